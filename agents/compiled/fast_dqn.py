@@ -8,7 +8,6 @@ training begins, on rows drawn for that, it compares the loss and its gradient w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -16,15 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.compiled.descent import ADAM, Descent
-from agents.compiled.parts import collection_paused
 from agents.compiled.perceptrons import Network, make_memory, make_network
 from agents.compiled.side_by_side import (
     adam_side_by_side,
     apart,
-    first_difference,
+    equals_torch,
     gradients_side_by_side,
     moved_side_by_side,
+    no_steps,
     places,
 )
 from agents.compiled.value_updates import Rows, update
@@ -32,8 +30,6 @@ from agents.networks.action_values import ActionValues
 from agents.networks.torsos import Layers
 from agents.optimisation.optimiser import Adam
 from agents.spaces import Interface
-
-log = logging.getLogger(__name__)
 
 ROWS_TO_COMPARE = 69
 """Two chunks, the second one not full, and four rows at a time with one left over."""
@@ -88,10 +84,7 @@ def compiled_dqn(trainer: LearningValues, make_batch: Callable[..., Any]) -> Com
     if not known:
         return None
     made = CompiledDQN(trainer)
-    with collection_paused():
-        difference = first_difference(lambda seed: made.difference(make_batch, seed))
-    if difference:
-        log.warning("%s: torch goes on without machine code", difference)
+    if not equals_torch(lambda seed: made.difference(make_batch, seed)):
         return None
     made.begin()
     return made
@@ -188,11 +181,9 @@ class CompiledDQN:
         errors = np.zeros(count, np.float32)
         values = np.zeros(count, np.float32)
         found = np.zeros((1, 2))
-        nothing = np.zeros_like(self._parameters)
-        descent = Descent(ADAM, 1.0, np.inf, nothing, nothing.copy(), np.zeros(1, np.float32))
         update(
             self._network, self._parameters, self._target, self._gradients, self._memory,
-            self._of_target, descent, _rows(batch), count, (0, 1),
+            self._of_target, no_steps(self._parameters), _rows(batch), count, (0, 1),
             bool(self._trainer.hyper.double), 0.0, errors, values, found,
         )  # fmt: skip
         return self._gradients.copy(), found[0, 0], errors, values

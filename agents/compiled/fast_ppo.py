@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from agents.compiled.clipped_loss import Rows, Rule
-from agents.compiled.descent import ADAM, RMSPROP, Descent
+from agents.compiled.descent import RMSPROP, Descent
 from agents.compiled.fast_cartpoles import Collecting, compiled_cartpoles
 from agents.compiled.parts import collection_paused
 from agents.compiled.passes import Layout, make_scratch
@@ -27,6 +27,7 @@ from agents.compiled.side_by_side import (
     apart,
     gradients_side_by_side,
     moved_side_by_side,
+    no_steps,
     places,
 )
 from agents.experience.policy_batches import Batch, Learnt
@@ -215,8 +216,7 @@ class CompiledPPO:
         count = len(batch.returns)
         log_ratios = np.zeros(count, np.float32)
         seen = np.zeros((1, 4))
-        nothing = np.zeros_like(self._parameters)
-        descent = Descent(ADAM, 1.0, np.inf, nothing, nothing.copy(), np.zeros(1, np.float32))
+        descent = no_steps(self._parameters)
         update(
             self._layout, self._parameters, self._gradients, self._scratch, descent, _rows(batch),
             np.arange(count), np.array([0, count]), (0, 1), np.zeros(count, np.float32), False, self._rule(clip), 0.0, log_ratios,

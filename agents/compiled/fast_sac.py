@@ -13,9 +13,8 @@ from agents.compiled.fast_twin_critics import (
     CompiledTwinCritics,
     Given,
     gradient_by_torch,
-    no_steps,
 )
-from agents.compiled.side_by_side import adam_side_by_side, apart, moved_side_by_side
+from agents.compiled.side_by_side import adam_side_by_side, apart, moved_side_by_side, no_steps
 from agents.compiled.soft_updates import update_actor, update_critics, update_temperature
 from agents.compiled.twin_critic_updates import Rows
 from agents.networks.action_distributions import SquashedActions

@@ -8,7 +8,6 @@ their gradients with autograd's. Here is what both need; `fast_sac.py` and `fast
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -17,23 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from agents.compiled.dense import CHUNK
-from agents.compiled.descent import ADAM, Descent
-from agents.compiled.parts import collection_paused
 from agents.compiled.perceptrons import Network, make_memory, make_network
 from agents.compiled.side_by_side import (
     adam_side_by_side,
     apart,
-    first_difference,
+    equals_torch,
     gradients_side_by_side,
     moved_side_by_side,
+    no_steps,
     places,
 )
 from agents.compiled.twin_critic_updates import Chosen, Rows, Side
 from agents.networks.action_distributions import BoundedActions
 from agents.networks.twin_critics import Flat, Perceptrons, TwinCritics
 from agents.optimisation.optimiser import Adam
-
-log = logging.getLogger(__name__)
 
 ROWS_TO_COMPARE = 69
 """Two chunks, the second one not full, and four rows at a time with one left over."""
@@ -233,10 +229,7 @@ def compiled(
     if not kind.knows(trainer, optimisers):
         return None
     made = kind(trainer)
-    with collection_paused():
-        difference = first_difference(lambda seed: made.difference(make_batch, seed))
-    if difference:
-        log.warning("%s: torch goes on without machine code", difference)
+    if not equals_torch(lambda seed: made.difference(make_batch, seed)):
         return None
     made.begin(optimisers)
     return made
@@ -266,12 +259,6 @@ def gradient_by_torch(loss: Tensor, parameters: Iterable[nn.Parameter]) -> np.nd
         parameter.grad = None
     loss.backward()  # type: ignore[no-untyped-call]
     return gradients_side_by_side(followed)
-
-
-def no_steps(parameters: np.ndarray) -> Descent:
-    """The state of an optimiser of these parameters that has made no step."""
-    nothing = np.zeros_like(parameters)
-    return Descent(ADAM, 1.0, np.inf, nothing, nothing.copy(), np.zeros(1, np.float32))
 
 
 def _zeros(*shape: int) -> np.ndarray:

@@ -4,6 +4,7 @@ work.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +13,10 @@ from torch import Tensor
 
 from agents.compiled.descent import ADAM, Descent
 from agents.compiled.lanes import LANES
+from agents.compiled.parts import collection_paused
 from agents.optimisation.optimiser import Adam
+
+log = logging.getLogger(__name__)
 
 TOLERANCE = 1e-5
 """Relative, of the norm of a gradient."""
@@ -87,3 +91,18 @@ def first_difference(compare: Callable[[int], str]) -> str:
             return ""
         found = found or difference
     return found
+
+
+def equals_torch(compare: Callable[[int], str]) -> bool:
+    """Whether `first_difference` finds none; what it finds is logged."""
+    with collection_paused():
+        difference = first_difference(compare)
+    if difference:
+        log.warning("%s: torch goes on without machine code", difference)
+    return not difference
+
+
+def no_steps(parameters: np.ndarray) -> Descent:
+    """The state of an Adam of these parameters that has made no step, and whose epsilon is 1."""
+    nothing = np.zeros_like(parameters)
+    return Descent(ADAM, 1.0, np.inf, nothing, nothing.copy(), np.zeros(1, np.float32))
