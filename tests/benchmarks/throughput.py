@@ -287,7 +287,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--threads", type=int, default=2, help="torch threads of every process (default 2)"
+        "--threads", type=int, default=1, help="torch threads of every process (default 1)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="turns of every process (default 5)")
     parser.add_argument(
