@@ -294,7 +294,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--clock",
         choices=("wall", "cpu"),
         default="wall",
-        help="cpu: per second of CPU time; for a busy machine, with --threads 1",
+        help="cpu: per second of CPU time; for a busy machine, with one thread",
     )
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
     parser.add_argument(
