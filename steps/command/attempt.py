@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from config.errors import (
     BadInput,
     ExperimentError,
+    NoProgress,
     Preempted,
     WrongDirectory,
     on_one_line,
@@ -24,6 +25,7 @@ from config.errors import (
 )
 from steps.command.context import Paused, Skipped, StepContext
 from steps.command.log import Log, append_line
+from steps.command.repeats import COUNTED_EXIT_CODE, repeats_after
 from steps.command.stop import GRACE_S
 from steps.directory import owner, processes, status
 from steps.directory.files import remove_temporaries, unwritable
@@ -56,6 +58,7 @@ class Attempt:
         self._process_id = os.getpid()
         self._details: dict[str, Any] = {}
         previous = context.previous
+        self._repeats = repeats_after(previous, context.task, context.owner_uid)
         self._status = Status(
             task=context.name,
             state="running",
@@ -63,6 +66,9 @@ class Attempt:
             attempt=1 if previous is None else previous.attempt + 1,
             host=socket.gethostname(),
             process=processes.identity(),
+            owner=context.owner_uid,
+            failures=self._repeats.failures,
+            kills=self._repeats.kills,
         )
         context.attempt = self._status.attempt
         context.note = self.note
@@ -136,6 +142,7 @@ class Attempt:
 
     def _outcome(self, work: Callable[[], Answer]) -> Outcome:
         try:
+            self._repeats.refuse_another()
             answer = work()
             if self._context.stop.cause is not None:
                 raise self._context.stop.cause
@@ -184,8 +191,11 @@ class Attempt:
         displaced = self._displaced()
         if displaced is not None:
             outcome = self._failure(displaced)
+        if outcome.exit_code == COUNTED_EXIT_CODE:
+            outcome = self._counted(outcome)
         ended = replace(
             self._status,
+            failures=self._repeats.failures,
             state=outcome.state,
             ended=status.now(),
             duration_s=round(time.monotonic() - self._started, 3),
@@ -212,6 +222,14 @@ class Attempt:
             append_line(context.log_path, line)
         print(line, file=sys.stderr if ended.exit_code else sys.stdout, flush=True)
         return ended
+
+    def _counted(self, outcome: Outcome) -> Outcome:
+        """A failure, counted. The last one of a row gets the exit code that nobody retries."""
+        self._repeats = self._repeats.after_failure()
+        if not self._repeats.failed_too_often:
+            return outcome
+        reason = f"{outcome.reason}; failed {self._repeats.failures} times in a row: not repeated"
+        return replace(outcome, exit_code=NoProgress.exit_code, reason=reason)
 
     def _keep(self) -> None:
         """In a thread beside the work: keep the lease alive, and end a step that does not react to

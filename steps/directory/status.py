@@ -38,7 +38,8 @@ class Status:
     started, ended: ISO 8601 in UTC, for people only: no decision compares them with another
     machine's clock. duration_s: of this attempt, from a monotonic clock. process: the writer's
     (`processes.identity`). inputs: what the result depends on, so that a repeat knows whether it is
-    finished. details: further facts from the task.
+    finished. owner: the uid of the workflow, None by hand. failures, kills: how many attempts in a row
+    failed and were killed, see `steps.command.repeats`. details: further facts from the task.
     """
 
     task: str
@@ -52,6 +53,9 @@ class Status:
     host: str = ""
     process: str = ""
     inputs: dict[str, Any] | None = None
+    owner: str | None = None
+    failures: int = 0
+    kills: int = 0
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -164,6 +168,9 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "host": _is_text,
     "process": _is_text,
     "inputs": _or_none(_is_mapping),
+    "owner": _or_none(_is_text),
+    "failures": _is_count,
+    "kills": _is_count,
     "details": _is_mapping,
 }
 _NAMES = [item.name for item in dataclasses.fields(Status)]

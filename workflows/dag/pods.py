@@ -72,6 +72,11 @@ PAST_DEADLINE = "Pod was active on the node longer than the specified deadline"
 RETRY_UNLESS_LATE = f"({RETRY_UNLESS_FINAL}) && !(lastRetry.message contains '{PAST_DEADLINE}')"
 """For a pod with a deadline: an image that could not be pulled until then will not be pulled later."""
 
+TRAINING_RETRIES, STEP_RETRIES, RETRIES_WITH_DEADLINE = 1000, 100, 20
+"""Argo counts each eviction as a retry. What fails by itself is ended by the step's own count, with exit
+code 3 (`steps.command.repeats`); a pod with a deadline may not even have started.
+"""
+
 HARDENED = m.SecurityContext(
     allow_privilege_escalation=False,
     read_only_root_filesystem=True,
@@ -109,7 +114,7 @@ def gpu(
         image=IMAGES["gpu"],
         environment={},
         shared_memory=True,
-        retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
+        retries=_retries(limit=TRAINING_RETRIES, first_wait="5s", longest_wait="2m"),
         inputs=inputs(*own, "gpus", "training_memory", "gpu_image"),
         pod_spec_patch=_patched(resources),
         **options,
@@ -129,7 +134,8 @@ def cpu(
     """A pod that evaluates, films, plots or reports; it never has a GPU. image: by default the input
     `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit.
     """
-    retries = _retries(limit=6, first_wait="2s", longest_wait="5m")
+    limit = STEP_RETRIES if deadline_s is None else RETRIES_WITH_DEADLINE
+    retries = _retries(limit=limit, first_wait="2s", longest_wait="5m")
     if deadline_s is not None:
         retries.expression = RETRY_UNLESS_LATE
         options["active_deadline_seconds"] = deadline_s
@@ -356,5 +362,5 @@ def _retries(*, limit: int, first_wait: str, longest_wait: str) -> RetryStrategy
     )
 
 
-HELPER_RETRIES = _retries(limit=1000, first_wait="2s", longest_wait="2m")
+HELPER_RETRIES = _retries(limit=TRAINING_RETRIES, first_wait="2s", longest_wait="2m")
 """Retries of actors and workers. Every lost node and every long wait costs one."""
