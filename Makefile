@@ -22,6 +22,7 @@ CLUSTER_TESTS ?= tests/cluster
 WORKERS ?= 2
 LONG ?= slow
 MANIFESTS := workflows/manifests
+TEMPLATES := containers/kubernetes/templates
 
 .PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long docs clean
 
@@ -67,8 +68,8 @@ docs: $(WITH_DOCS) ## the documentation as a site in docs/_build; a warning, suc
 	$(BIN)/python -m sphinx --nitpicky --fail-on-warning --keep-going --fresh-env --write-all --quiet --builder html docs docs/_build
 	@echo 'open docs/_build/index.html'
 
-manifests: $(INSTALLED) ## render workflows/manifests/*.yaml again
-	$(BIN)/python -m workflows.dag.render $(MANIFESTS)
+manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the workflow templates again
+	$(BIN)/python -m workflows.dag.render $(MANIFESTS) $(TEMPLATES)
 
 messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto again
 	$(PIP_INSTALL) grpcio-tools

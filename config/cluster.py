@@ -146,6 +146,10 @@ def load_cluster(path: Path | None = None) -> Cluster:
         raise BadInput(f"{path or DEFAULT}: {error}") from None
 
 
+DECIDED_BY_CLUSTER = ("training_memory", "gpu_image", "cpu_image", "claim")
+"""Those experiment parameters whose defaults the cluster's settings decide."""
+
+
 def defaults(cluster: Cluster, algorithm: Algorithm) -> dict[str, str]:
     """The defaults of those experiment parameters that the cluster's settings decide, by parameter
     name.

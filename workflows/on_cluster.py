@@ -8,16 +8,21 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from config import pipeline
+from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.status import Progress, read_printed
 from workflows.cluster.server import Address, ArgoServer, LostSight
+from workflows.cluster.templates import to_send
+from workflows.dag.installed import template_name
 from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest
+from workflows.dag.references import known_to_controller, whole
 from workflows.dag.tasks import FINAL_PHASES, Tasks, Where, read_tasks, seconds_between
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.progress.view import ProgressView
@@ -38,15 +43,31 @@ PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrIma
 """The kubelet's reasons, with which Argo's messages begin."""
 
 
-def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """How a submission is sent. storage: where the cluster's storage is mounted on this machine, if it
+    is. detach: whether it is not followed. whole: whether the whole workflow is sent, even where its
+    template is installed. settings: those of the cluster, if the user named a file of them.
+    """
+
+    storage: Path | None = None
+    detach: bool = False
+    whole: bool = False
+    settings: Cluster | None = None
+
+
+def submit(address: Address, submission: Submission, sending: Sending) -> int:
     """Submit, and follow to the end unless detached. Returns the exit code."""
     argo = ArgoServer(address)
     name = submission.name
     outdir = submission.outdir
+    storage = sending.storage
     _seen_here(outdir, storage)  # refused before anything is sent
-    _warn_of_images(submission.parameters)
+    found = None if sending.whole else argo.template(template_name(submission.kind))
+    workflow, defaults = to_send(submission, found, sending.settings)
+    _warn_of_images({**submission.parameters, **defaults})
     try:
-        argo.create(submission.manifest)
+        argo.create(workflow)
     except KeyboardInterrupt:
         print(f"\nInterrupted before the server had answered; {_perhaps(name)}")
         return INTERRUPTED
@@ -58,7 +79,7 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
         f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}",
         flush=True,
     )
-    if detach:
+    if sending.detach:
         print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
         return SUCCEEDED
     return _follow(argo, name, submission.manifest, submission.resolved, outdir, storage)
@@ -81,7 +102,7 @@ def _warn_of_images(parameters: Mapping[str, str]) -> None:
 def follow(address: Address, name: str, storage: Path | None) -> int:
     """Follow a workflow that was submitted before, to its end. Returns the exit code."""
     argo = ArgoServer(address)
-    workflow = argo.read(name)
+    workflow = whole(known_to_controller(argo.read(name)), lambda other: _installed(argo, other))
     algorithm, values = _submitted(workflow)
     is_ours = algorithm is not None or _is_study(workflow)
     if not is_ours or "outdir" not in values:
@@ -97,6 +118,16 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
         values["outdir"],
         storage,
     )
+
+
+def _installed(argo: ArgoServer, name: str) -> Manifest:
+    """An installed template that a workflow refers to. Raises `BadInput`."""
+    found = argo.template(name)
+    if found is None:
+        raise BadInput(
+            f"the workflow refers to workflow template {name!r}, which is not in namespace {argo.where.namespace}, or may not be read"
+        )
+    return found
 
 
 def _follow(

@@ -67,6 +67,9 @@ def checked(
         manifest=with_values(manifest, values, name=name, deadline_s=request.deadline_s),
         place=where,
         sharing=sharing,
+        kind=SEARCH,
+        values=values,
+        deadline_s=request.deadline_s,
     )
 
 

@@ -20,7 +20,7 @@ from config.study.workflow_parameters import OF_CLUSTER, PART
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows import searches
-from workflows.dag.render import rendered_study, with_values
+from workflows.dag.render import STUDY, rendered_study, with_values
 from workflows.local import detect
 from workflows.request.command_line import Request
 from workflows.request.directories import READ_FROM, seen_in_a_study
@@ -117,6 +117,10 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
                 manifest=with_values(manifest, told, name=own_name, deadline_s=request.deadline_s),
                 place=where,
                 sharing=sharing,
+                kind=STUDY,
+                values=told,
+                deadline_s=request.deadline_s,
+                own="parallel_experiments" if study.parallel_experiments else "",
             )
         )
     return found

@@ -11,6 +11,7 @@ before the end.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -20,7 +21,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from config import VERSION
-from config.algorithms import algorithm_names, find_algorithm
+from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.algorithms.descriptor import Algorithm
 from config.cluster import Cluster, defaults, load_cluster
 from config.ending import end
@@ -33,8 +34,9 @@ from config.resolve import STEPS, resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine, studies
 from workflows.cluster import server
+from workflows.dag.installed import workflow_template
 from workflows.dag.manifest_yaml import dump
-from workflows.dag.render import rendered, to_yaml, with_values
+from workflows.dag.render import SEARCH, STUDY, rendered, to_yaml, with_values
 from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
@@ -112,6 +114,9 @@ def _dispatch(request: Request) -> int:
     cluster = load_cluster(request.cluster)
     address = None if request.local else server.address(os.environ, cluster.namespace)
     _check_together(request, address)
+    if request.templates:
+        print(_templates(request, cluster), end="")
+        return SUCCEEDED
     if request.follow:
         if address is None:
             raise BadInput(
@@ -129,7 +134,7 @@ def _dispatch(request: Request) -> int:
         return SUCCEEDED
     if address is None:
         return on_this_machine.run(submission)
-    return on_cluster.submit(address, submission, request.storage, detach=request.detach)
+    return on_cluster.submit(address, submission, _sent(request, cluster))
 
 
 def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
@@ -146,9 +151,26 @@ def _submit_study(request: Request, cluster: Cluster, address: server.Address | 
         return SUCCEEDED
     if address is None:
         return _one_after_another(submissions)
-    detach = request.detach or len(submissions) > 1
-    codes = [on_cluster.submit(address, one, request.storage, detach=detach) for one in submissions]
-    return max(codes)
+    sent = _sent(request, cluster)
+    if len(submissions) > 1:
+        sent = dataclasses.replace(sent, detach=True)
+    return max(on_cluster.submit(address, one, sent) for one in submissions)
+
+
+def _sent(request: Request, cluster: Cluster) -> on_cluster.Sending:
+    """How a request is sent to an Argo Server."""
+    return on_cluster.Sending(
+        storage=request.storage,
+        detach=request.detach,
+        whole=request.whole,
+        settings=cluster if request.cluster else None,
+    )
+
+
+def _templates(request: Request, cluster: Cluster) -> str:
+    """The workflow templates of one algorithm, or of all of them, studies and searches."""
+    kinds = [request.algorithm] if request.algorithm else [*ALGORITHMS, STUDY, SEARCH]
+    return "---\n".join(dump(workflow_template(kind, cluster)) for kind in kinds)
 
 
 def _one_after_another(submissions: Sequence[Submission]) -> int:
@@ -204,6 +226,9 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
         place=where,
         presets=f"{request.presets}: {', '.join(from_file)}" if from_file else "",
         sharing=sharing,
+        kind=request.algorithm,
+        values=values,
+        deadline_s=request.deadline_s,
     )
 
 

@@ -166,12 +166,20 @@ def test_two_builds_in_one_process_are_equal() -> None:
 
 
 def test_the_render_command_writes_what_is_built(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60
-    )
-    assert {path.stem for path in tmp_path.iterdir()} == set(MANIFESTS)
+    made, templates = tmp_path / "made", tmp_path / "templates"
+    made.mkdir()
+    templates.mkdir()
+    command = [sys.executable, "-m", "workflows.dag.render", str(made), str(templates)]
+    subprocess.run(command, check=True, timeout=60)
+    assert {path.stem for path in made.iterdir()} == set(MANIFESTS)
     for algorithm in MANIFESTS:
-        assert (tmp_path / f"{algorithm}.yaml").read_text() == built(algorithm)
+        assert (made / f"{algorithm}.yaml").read_text() == built(algorithm)
+    committed = render.FOLDER.parents[1] / "containers" / "kubernetes" / "templates"
+    assert sorted(path.name for path in templates.iterdir()) == sorted(
+        path.name for path in committed.iterdir()
+    )
+    for path in templates.iterdir():
+        assert path.read_text() == (committed / path.name).read_text(), f"make manifests: {path}"
 
 
 def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:

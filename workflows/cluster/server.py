@@ -23,10 +23,12 @@ from config.errors import BadInput, ExperimentError, on_one_line, shown
 
 if TYPE_CHECKING:
     from hera.workflows import WorkflowsService
+    from pydantic import BaseModel
 
 Result = TypeVar("Result")
 CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
 """Time to connect, time for the whole answer, and pause before the next attempt."""
+CREATE_PATIENCE_S = 3 * ANSWER_S
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What Hera raises for an answer that is not Argo's: a proxy's page, a list, a document nested too
 deeply.
@@ -135,7 +137,7 @@ class ArgoServer:
         self._service = _connect(where)
         self._answered = False
 
-    def create(self, manifest: Mapping[str, Any], *, patience_s: float = 3 * ANSWER_S) -> None:
+    def create(self, manifest: Mapping[str, Any], *, patience_s: float = CREATE_PATIENCE_S) -> None:
         """Create the workflow. Its `metadata.name` is set, so a request whose answer was lost can
         be repeated.
         """
@@ -169,6 +171,26 @@ class ArgoServer:
     def read(self, name: str) -> dict[str, Any]:
         """Return the whole workflow as Argo writes it: metadata, spec and status."""
         return self._get(name, fields=None)
+
+    def template(
+        self, name: str, *, patience_s: float = CREATE_PATIENCE_S
+    ) -> dict[str, Any] | None:
+        """Return an installed workflow template, or None if there is none of this name, or none that
+        this token may read. An answer says nothing about whether workflows are allowed here.
+        """
+        from hera.exceptions import Forbidden, NotFound
+
+        def get() -> dict[str, Any] | None:
+            try:
+                found = self._service.get_workflow_template(name)
+            except (NotFound, Forbidden):
+                return None
+            return _document(found)
+
+        answered = self._answered
+        found = self._patiently(get, patience_s)
+        self._answered = answered
+        return found
 
     def status(self, name: str) -> dict[str, Any]:
         """Return Argo's `status` with its nodes. It is empty until the controller has seen the
@@ -219,10 +241,7 @@ class ArgoServer:
         workflow = self._patiently(
             lambda: self._service.get_workflow(name, fields=fields), self._patience_s
         )
-        document: dict[str, Any] = json.loads(
-            workflow.model_dump_json(exclude_none=True, by_alias=True)
-        )
-        return document
+        return _document(workflow)
 
     def _patiently(self, request: Callable[[], Result], patience_s: float) -> Result:
         """Return the answer to a request. A server that is away or broken is asked again until
@@ -291,6 +310,12 @@ class ArgoServer:
             text = text.replace(word, "…")
         text = on_one_line(text)
         return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def _document(read: BaseModel) -> dict[str, Any]:
+    """What Hera has read, as Argo writes it."""
+    document: dict[str, Any] = json.loads(read.model_dump_json(exclude_none=True, by_alias=True))
+    return document
 
 
 def _connect(where: Address) -> WorkflowsService:

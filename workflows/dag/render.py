@@ -1,8 +1,9 @@
 """The manifest of an algorithm for a cluster: the committed file where it fits, else a fresh build.
 
-    python -m workflows.dag.render FOLDER
+    python -m workflows.dag.render FOLDER TEMPLATES
 
-renders every algorithm's manifest there, for the settings in config/cluster.yaml: `make manifests`.
+renders every algorithm's manifest into the one folder, and its workflow template into the other, for
+the settings in config/cluster.yaml: `make manifests`.
 Hera takes about a second to import, so the committed file serves whenever it was made for these
 cluster settings, these steps and these parameters, and is not older than the modules of this package.
 Otherwise the manifest is built: to run here, no file has to be rendered again by hand.
@@ -27,10 +28,8 @@ from workflows.dag.manifest_yaml import Manifest, dump, load
 FOLDER = Path(__file__).parents[1] / "manifests"
 STUDY, SEARCH = "study", "search"
 """The names of the manifests that serve any study and any search."""
-HEADER = """\
-# Made by `make manifests` from config/ and workflows/; changes belong there.
-# made for: {fingerprint}
-"""
+MADE = "# Made by `make manifests` from config/ and workflows/; changes belong there.\n"
+HEADER = MADE + "# made for: {fingerprint}\n"
 
 
 def rendered(algorithm: str, cluster: Cluster) -> Manifest:
@@ -141,8 +140,10 @@ def _edited_since(committed: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Render every algorithm's manifest into a folder, and those of studies and searches."""
-    folder = Path(*arguments)
+    """Render every algorithm's manifest into a folder, those of studies and searches, and the workflow
+    template of each into another folder.
+    """
+    folder, templates = map(Path, arguments)
     cluster = load_cluster()
     active = cluster.parallel_experiments
     for kind in (STUDY, SEARCH):
@@ -152,7 +153,25 @@ def main(arguments: list[str]) -> int:
     for algorithm in ALGORITHMS:
         text = to_yaml(build_manifest(algorithm, cluster), algorithm, cluster)
         (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")
+    _render_templates(templates, cluster)
     return 0
+
+
+def _render_templates(folder: Path, cluster: Cluster) -> None:
+    """Render the workflow templates, and the file with which `kubectl apply -k` installs them."""
+    from workflows.dag.installed import template_name, workflow_template
+
+    files = []
+    for kind in (*ALGORITHMS, STUDY, SEARCH):
+        files.append(f"{template_name(kind)}.yaml")
+        text = MADE + dump(workflow_template(kind, cluster))
+        (folder / files[-1]).write_text(text, encoding="utf-8")
+    listed = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": sorted(files),
+    }
+    (folder / "kustomization.yaml").write_text(MADE + dump(listed), encoding="utf-8")
 
 
 if __name__ == "__main__":

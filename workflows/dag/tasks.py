@@ -350,7 +350,8 @@ def _pod(node: Mapping[str, Any]) -> str:
     pod names, version 2).
     """
     workflow, _, digest = node.get("id", "").rpartition("-")
-    return f"{workflow}-{node.get('templateName', '')}-{digest}"
+    called = node.get("templateName") or (node.get("templateRef") or {}).get("template", "")
+    return f"{workflow}-{called}-{digest}"
 
 
 def _duration_s(node: Mapping[str, Any]) -> float | None:

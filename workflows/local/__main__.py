@@ -23,8 +23,10 @@ from config.numbers import if_any
 from config.own_packages import refuse_foreign
 from config.streams import prepare_streams
 from workflows.dag.layout import Layout, refuse_shared_directories
+from workflows.dag.references import whole
 from workflows.local.engine import run
 from workflows.local.errors import InvalidSpecError
+from workflows.local.spec.installed import finder
 from workflows.local.spec.manifest import Document, prepare, read
 from workflows.local.spec.validation import check
 from workflows.local.status import Node, WorkflowStatus
@@ -45,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     printer = _Printer(options.status)
     try:
         refuse_foreign()
-        document = read(options.file)
+        document = whole(read(options.file), finder(options.templates))
         parameters = from_assignments(options.parameters)
         _refuse_shared_directories(document, parameters)
         status = run(
@@ -89,6 +91,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=VALUE",
         help="a workflow parameter; may be repeated",
+    )
+    parser.add_argument(
+        "--templates",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or a folder with workflow templates that the workflow refers to, beside this project's own; may be repeated",
     )
     parser.add_argument("--name", help="name of the workflow (default: the manifest's)")
     parser.add_argument(

@@ -23,7 +23,7 @@ class Request:
 
     algorithm: or the file of a study; None if none was named. given: the parameters, `-p name=value`. local, argo: where to
     run, if that was said. presets, cluster: the user's own files. storage: the folder that pods see
-    as /storage. dry_run, manifest, list, follow and detach exclude each other.
+    as /storage. whole: whether an installed template is passed over. dry_run, manifest, templates, list, follow and detach exclude each other.
     """
 
     algorithm: str | None
@@ -32,6 +32,8 @@ class Request:
     argo: bool
     dry_run: bool
     manifest: bool
+    templates: bool
+    whole: bool
     list: bool
     follow: str | None
     detach: bool
@@ -46,7 +48,12 @@ class Request:
     @property
     def only_shows(self) -> bool:
         """Whether the request only prints something and runs no experiment."""
-        return self.help or self.version or self.list or self.manifest or self.dry_run
+        return self.help or self.version or self.list or self.prints or self.dry_run
+
+    @property
+    def prints(self) -> bool:
+        """Whether the request prints YAML for a cluster."""
+        return self.manifest or self.templates
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -103,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
         "--manifest", action="store_true", help="print the workflow as YAML, for `argo submit`"
     )
     instead.add_argument(
+        "--templates",
+        action="store_true",
+        help="print workflow templates as YAML, for `kubectl apply -f -`: of one algorithm, or all",
+    )
+    instead.add_argument(
         "--list", action="store_true", help="show algorithms, games and parameters"
     )
     instead.add_argument(
@@ -110,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
     )
     instead.add_argument(
         "--detach", action="store_true", help="submit to the Argo Server and do not follow"
+    )
+    add(
+        "--whole",
+        action="store_true",
+        help="send the whole workflow to the Argo Server, even where its template is installed",
     )
     add("--name", help="name of the workflow; default: made from algorithm and game")
     add(

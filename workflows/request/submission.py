@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 
 from config.errors import BadInput, shown
 from config.resolve import Resolved
@@ -20,7 +20,10 @@ class Submission:
     """name: the workflow's. resolved: None for a study. given: names of the parameters that the user
     decided. manifest: with every value filled in. place: None on a cluster. title: what is submitted,
     in words. presets: what the user's presets file decided, in words. sharing: how processes that must
-    run at the same time share a machine that is too small for them.
+    run at the same time share a machine that is too small for them. kind: the algorithm, or STUDY or
+    SEARCH of `workflows.dag.render`, whose workflow template may be installed. values: the parameters of
+    the manifest that differ from its defaults. own: a setting of this request that an installed template
+    does not have; empty if there is none.
     """
 
     name: str
@@ -31,6 +34,10 @@ class Submission:
     title: str = ""
     presets: str = ""
     sharing: str = ""
+    kind: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    deadline_s: int | None = None
+    own: str = ""
 
     @property
     def layout(self) -> Layout:

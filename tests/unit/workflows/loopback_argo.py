@@ -18,7 +18,8 @@ NOT_FOUND, EXISTS, UNAUTHENTICATED, FORBIDDEN = (404, 5), (409, 6), (401, 16), (
 class LoopbackArgo:
     """workflows: name -> the created object; statuses: what each GET of the status answers, the
     last for ever after; broken: how many of the next requests are dropped (0), or answered with
-    this code; printed: pod -> the lines of its log.
+    this code; printed: pod -> the lines of its log; templates: the installed workflow templates by
+    name.
     """
 
     def __init__(self, base: str = "") -> None:
@@ -27,6 +28,7 @@ class LoopbackArgo:
         self.statuses: list[dict[str, Any]] = [{}]
         self.broken: list[int] = []
         self.printed: dict[str, list[str]] = {}
+        self.templates: dict[str, dict[str, Any]] = {}
         self.lost_answers = 0
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
         self.bodies: list[Any] = []
@@ -112,7 +114,11 @@ class LoopbackArgo:
     ) -> tuple[int, Any]:
         root = f"/{self.base}/" if self.base else "/"
         parts = path.removeprefix(root).split("/") if path.startswith(root) else []
-        if parts[:4] != ["api", "v1", "workflows", NAMESPACE]:
+        if parts[:4] == ["api", "v1", "workflow-templates", NAMESPACE] and token == self.allowed:
+            if parts[4] in self.templates:
+                return 200, self.templates[parts[4]]
+            return _error(NOT_FOUND, f'workflowtemplates.argoproj.io "{parts[4]}" not found')
+        if parts[2:4] not in (["workflows", NAMESPACE], ["workflow-templates", NAMESPACE]):
             return _error(NOT_FOUND, f"Not Found: {path}")
         if token != self.allowed:
             return _error(
@@ -150,7 +156,8 @@ class LoopbackArgo:
             return 200, workflow
         if "fields" in query:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            spec = {"entrypoint": workflow["spec"]["entrypoint"]}
+            known = workflow["spec"]
+            spec = {"entrypoint": known["entrypoint"]} if "entrypoint" in known else {}
             return 200, {
                 "metadata": {"name": name},
                 "spec": spec,

@@ -112,7 +112,7 @@ def test_reasons_from_storage_that_is_mounted_here(
 def test_detach(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main([*SHORT, "--detach"]) == 0
     assert "python -m workflows.submit --follow ppo-1" in capsys.readouterr().out
-    assert [method for method, _, _ in argo.requests] == ["POST"]
+    assert [method for method, _, _ in argo.requests] == ["GET", "POST"]
 
 
 @pytest.mark.parametrize(
