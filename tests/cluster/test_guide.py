@@ -148,6 +148,22 @@ def test_the_first_experiment_and_its_results(clean: None, restricted: str, tag:
     shell("kubectl delete pod browse")
 
 
+def test_the_installed_templates(clean: None, restricted: str, tag: str) -> None:
+    from_template, for_this_cluster, every_night = blocks("From the installed templates")
+    k.delete("rl-cartpole")
+    shell("rm -rf $RL_CLUSTER_STORAGE/rl-cartpole")
+    shell(from_template, tag)
+    assert k.ended("rl-cartpole")["phase"] == "Succeeded"
+    try:
+        shell(for_this_cluster, tag)
+        assert f"rl:{tag}-gpu" in k.kubectl("get", "workflowtemplate", "rl-ppo", "-o", "yaml")
+        shell(every_night)
+    finally:
+        (k.ROOT / "my-cluster.yaml").unlink(missing_ok=True)
+        k.kubectl("delete", "cronworkflow", "nightly", "--ignore-not-found")
+        shell("kubectl apply -k containers/kubernetes")
+
+
 def _follow_and_interrupt(script: str) -> None:
     follower = subprocess.Popen(
         ["bash", "-euc", script],
