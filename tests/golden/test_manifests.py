@@ -503,6 +503,7 @@ def test_a_run_that_is_trained_asks_for_no_gpu_and_no_actor(
     values = {
         "inputs.parameters.trained": ",0,1,11,", "inputs.parameters.run": run,
         "inputs.parameters.gpus": "3", "inputs.parameters.actors": "3",
+        "inputs.parameters.runs_per_gpu": "1",
         "inputs.parameters.training_memory": "4Gi",
     }  # fmt: skip
     training = replaced(leaf(with_actors, "train"), values)

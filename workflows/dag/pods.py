@@ -92,15 +92,15 @@ def gpu(
     cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
 ) -> Container:
     """A pod that trains. own: the inputs of its arguments, beside those of the pod itself. The inputs
-    `gpus` and `training_memory` set its resources, and it may be retried often. For a training that was
-    complete before, it asks for no GPU.
+    `gpus`, `runs_per_gpu` and `training_memory` set its resources, and it may be retried often. For a
+    training that was complete before, it asks for no GPU.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. Both inputs go through `podSpecPatch`, because Argo accepts no parameter in a resource quantity.
+    3. These inputs go through `podSpecPatch`, because Argo accepts no parameter in a resource quantity.
     """
     memory = {"memory": "{{inputs.parameters.training_memory}}"}
     gpus = f"{{{{={IS_TRAINED} ? '0' : inputs.parameters.gpus}}}}"
-    limits = {cluster.gpu_resource: gpus, **memory}
+    limits = {_gpu_resource(cluster, "runs_per_gpu"): gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
         name,
@@ -110,7 +110,8 @@ def gpu(
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
-        inputs=inputs(*own, "gpus", "training_memory", "gpu_image"),
+        inputs=inputs(*own, "gpus", "runs_per_gpu", "training_memory", "gpu_image"),
+        annotations=_pods_per_gpu("runs_per_gpu"),
         pod_spec_patch=_patched(resources),
         **options,
     )
@@ -222,15 +223,24 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     If it asks for none, only the image hides the GPUs, as for training pods: a variable of the
     container would replace the device plugin's.
     """
-    per_gpu = f"inputs.parameters.{role}s_per_gpu"
-    whole = cluster.gpu_resource
-    shared = cluster.shared_gpu_resource
-    gpu = f"{{{{=asInt({per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
+    per_gpu = f"{role}s_per_gpu"
     count = f"{{{{=asInt(inputs.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
     return {
-        "annotations": {PODS_PER_GPU: f"{{{{{per_gpu}}}}}"},
-        "pod_spec_patch": _patched({"limits": {gpu: count}}),
+        "annotations": _pods_per_gpu(per_gpu),
+        "pod_spec_patch": _patched({"limits": {_gpu_resource(cluster, per_gpu): count}}),
     }
+
+
+def _gpu_resource(cluster: Cluster, per_gpu: str) -> str:
+    """The name of the resource of a whole GPU, or of a shared one if the input `per_gpu` is above 1."""
+    whole = cluster.gpu_resource
+    shared = cluster.shared_gpu_resource
+    return f"{{{{=asInt(inputs.parameters.{per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
+
+
+def _pods_per_gpu(per_gpu: str) -> dict[str, str]:
+    """The annotation from which the local engine knows how many pods may share a GPU."""
+    return {PODS_PER_GPU: f"{{{{inputs.parameters.{per_gpu}}}}}"}
 
 
 def volumes() -> list[ExistingVolume | EmptyDirVolume]:
