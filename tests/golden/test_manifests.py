@@ -23,9 +23,10 @@ from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
 
 from config import pipeline
 from config.algorithms import ALGORITHMS, find_algorithm, ppo
-from config.cluster import PODS_PER_GPU, load_cluster
+from config.cluster import load_cluster
 from config.described import parameters
 from config.errors import BadInput
+from config.pod_labels import PODS_PER_GPU
 from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
 from workflows.local.language.tags import replace as replaced

@@ -1,4 +1,5 @@
-"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
+"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member.
+This module and `pool_fields` are the only places that know Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -33,11 +34,13 @@ from hera.workflows import models as m
 
 from config import pipeline
 from config.actors import COMMAND_VARIABLE
-from config.cluster import PODS_PER_GPU, Cluster, Limits, Pool, Requests
+from config.cluster import Cluster, Limits, Pool, Requests
 from config.errors import NEVER_RETRIED
 from config.pipeline import Output, Step
+from config.pod_labels import PODS_PER_GPU
+from config.pod_volumes import OUTPUTS, SCRATCH, SHARED_MEMORY, STORAGE
+from workflows.dag import pool_fields
 
-STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
 OF_RUN = ("outdir", "run", pipeline.TRAINED)
@@ -78,14 +81,6 @@ HARDENED = m.SecurityContext(
     run_as_non_root=True,
     capabilities=m.Capabilities(drop=["ALL"]),
 )
-UNPRIVILEGED_POD = m.PodSecurityContext(
-    run_as_non_root=True,
-    run_as_user=1000,
-    run_as_group=1000,
-    fs_group=1000,
-    fs_group_change_policy="OnRootMismatch",  # a large NFS tree would otherwise slow every pod's start
-    seccomp_profile=m.SeccompProfile(type="RuntimeDefault"),
-)
 
 
 def gpu(
@@ -103,6 +98,7 @@ def gpu(
     limits = {_gpu_resource(cluster, "runs_per_gpu"): gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.gpu,
@@ -112,7 +108,7 @@ def gpu(
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
         inputs=inputs(*own, "gpus", "runs_per_gpu", "training_memory", "gpu_image"),
         annotations=_pods_per_gpu("runs_per_gpu"),
-        pod_spec_patch=_patched(resources),
+        patched_resources=resources,
         **options,
     )
 
@@ -135,6 +131,7 @@ def cpu(
         retries.expression = RETRY_UNLESS_LATE
         options["active_deadline_seconds"] = deadline_s
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.cpu,
@@ -161,6 +158,7 @@ def actor(
     retries.
     """
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.actor,
@@ -183,6 +181,7 @@ def worker(
     for the same reasons. With a GPU it uses the image of trainings.
     """
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.actor,
@@ -204,6 +203,7 @@ def waiting(
     """
     cpu_pool = cluster.cpu
     return _pod(
+        cluster,
         name,
         module,
         pool=dataclasses.replace(cpu_pool, requests=WAITING, limits=Limits(memory=WAITING.memory)),
@@ -227,7 +227,7 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     count = f"{{{{=asInt(inputs.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
     return {
         "annotations": _pods_per_gpu(per_gpu),
-        "pod_spec_patch": _patched({"limits": {_gpu_resource(cluster, per_gpu): count}}),
+        "patched_resources": {"limits": {_gpu_resource(cluster, per_gpu): count}},
     }
 
 
@@ -295,18 +295,15 @@ def grace_period_patch(cluster: Cluster) -> str:
     """The workflow's `podSpecPatch` that sets the seconds between SIGTERM and SIGKILL. Kubernetes'
     30 s are too short to save to slow storage.
     """
-    return json.dumps(
-        {"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":")
-    )
+    return _as_patch({"terminationGracePeriodSeconds": cluster.grace_period_s})
 
 
-def _patched(resources: Mapping[str, Any]) -> str:
-    """The template with a `podSpecPatch` that adds to its container's resources."""
-    patch = {"containers": [{"name": "main", "resources": resources}]}
-    return json.dumps(patch, separators=(",", ":"))
+def _as_patch(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _pod(
+    cluster: Cluster,
     name: str,
     module: str,
     *,
@@ -315,11 +312,15 @@ def _pod(
     environment: Mapping[str, str],
     shared_memory: bool,
     retries: RetryStrategy,
+    annotations: Mapping[str, str] | None = None,
+    patched_resources: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Container:
-    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | (
-        {"shared-memory": SHARED_MEMORY} if shared_memory else {}
-    )
+    further = pool_fields.mounts(pool)
+    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH}
+    if shared_memory and SHARED_MEMORY not in [one.mount_path for one in further]:
+        mounts["shared-memory"] = SHARED_MEMORY
+    patch = pool_fields.patched(pool, patched_resources)
     requests = pool.requests
     limits = pool.limits
     return Container(
@@ -338,23 +339,25 @@ def _pod(
             ),  # a step that computes with more sets its own number: pods share their node's cores
             *(Env(name=key, value=value) for key, value in environment.items()),
             FieldEnv(name="POD_IP", field_path="status.podIP"),
+            *pool_fields.variables(pool),
         ],
+        env_from=pool_fields.secrets(pool) or None,
         resources=Resources(
             cpu_request=requests.cpu,
             memory_request=requests.memory,
             cpu_limit=limits.cpu,
             memory_limit=limits.memory,
         ),
+        volumes=pool_fields.volumes(pool) or None,
         volume_mounts=[
-            m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()
+            *(m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()),
+            *further,
         ],
         security_context=HARDENED,
-        node_selector=pool.node_selector or None,
-        tolerations=[
-            m.Toleration(**dataclasses.asdict(toleration)) for toleration in pool.tolerations
-        ]
-        or None,
-        retry_strategy=retries,
+        annotations={**pool.annotations, **(annotations or {})} or None,
+        pod_spec_patch=_as_patch(patch) if patch else None,
+        retry_strategy=pool_fields.elsewhere(pool, retries),
+        **pool_fields.placement(cluster, pool),
         **options,
     )
 

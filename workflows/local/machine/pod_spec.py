@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.cluster import PODS_PER_GPU
 from config.errors import BadInput
+from config.pod_labels import PODS_PER_GPU
 from config.strict_yaml import load
 from workflows.local.errors import PodError, Refused
 from workflows.local.language.go_values import parameter_text

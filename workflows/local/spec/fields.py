@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from config.cluster import PODS_PER_GPU
+from config.pod_labels import PODS_PER_GPU
 from workflows.local.errors import Refused
 
 
