@@ -133,8 +133,6 @@ def mapping_of_texts(
     if not isinstance(value, dict):
         raise BadInput(f"{path!r} cannot be {shown(value)}; allowed: a mapping")
     for name, text in value.items():
-        if not isinstance(name, str):
-            raise BadInput(f"{path!r} cannot have the name {shown(name)}; allowed: text, quote it")
         refuse_hostile(path, name)
         if not isinstance(text, str):
             raise BadInput(f"{path}.{name} cannot be {shown(text)}; allowed: text, quote it")

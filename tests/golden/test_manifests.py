@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
+from strict_schema import strict_schema
 
 from config import pipeline
 from config.algorithms import ALGORITHMS, find_algorithm, ppo
@@ -37,7 +37,6 @@ WITH_ACTORS = replace(
 CROWD = f"{__name__}:WITH_ACTORS"
 OF_MANY = (render.STUDY, render.SEARCH)
 MANIFESTS = (*ALGORITHMS, *OF_MANY)
-SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
 namespace: learning
 gpu_image: registry.example/rl@sha256:{digest}
@@ -73,17 +72,9 @@ def fresh(algorithm: str) -> Manifest:
     return render.build_manifest(algorithm, cluster)
 
 
-@pytest.fixture(scope="module")
-def strict_schema() -> Any:
-    schema = json.loads(SCHEMA.read_text())
-    for name, definition in schema["definitions"].items():
-        if name.endswith(".IntOrString"):
-            definition["type"] = ["string", "integer"]
-        elif name.endswith(".Quantity"):
-            definition["type"] = ["string", "number"]
-        elif "properties" in definition:
-            definition["additionalProperties"] = False
-    return jsonschema.Draft202012Validator(schema)
+@pytest.fixture(scope="module", name="strict_schema")
+def validator() -> Any:
+    return strict_schema()
 
 
 @pytest.fixture(scope="module")
