@@ -4,26 +4,32 @@ are in `cluster.yaml`.
 
 from __future__ import annotations
 
-import dataclasses
-import typing
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
 from config.algorithms.descriptor import Algorithm
-from config.errors import BadInput, shown, unknown
-from config.experiment import IMAGE, KUBERNETES_NAME
+from config.errors import BadInput, shown
+from config.experiment import IMAGE
 from config.memory import MEMORY, larger
-from config.parameters import of_field, parameter, refuse_hostile
+from config.parameters import parameter
+from config.pod_labels import LABEL_VALUE, read_annotations, read_key, read_labels
+from config.pod_references import (
+    NAME,
+    Reference,
+    Secret,
+    read_environment,
+    read_name,
+    read_secrets,
+)
+from config.pod_shapes import POD_PATCH, read_affinity, read_pod_patch
+from config.pod_volumes import Volume, read_volumes
+from config.sections import list_of, list_of_sections, mapping_of_texts, section, setting
 from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
-PODS_PER_GPU = "rl-training-dag/pods-per-gpu"
-"""Pod annotation with the number of pods that may share one GPU. The local engine enforces it. On a
-cluster the device plugin does, by the number of replicas that it makes of a shared GPU.
-"""
-
-NAME: dict[str, Any] = {"pattern": KUBERNETES_NAME, "form": "a Kubernetes name"}
+WHOLE = ("node_selector",)
 IMAGE_REFERENCE: dict[str, Any] = {"pattern": IMAGE, "form": "an image reference"}
 CPU: dict[str, Any] = {
     "pattern": r"[0-9]{1,6}(\.[0-9]{1,3}|m)?",
@@ -34,6 +40,7 @@ RESOURCE: dict[str, Any] = {
     "pattern": r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}",
     "form": "a resource such as nvidia.com/gpu",
 }
+ID: dict[str, Any] = {"low": 1, "high": 2**31 - 1, "optional": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +89,71 @@ class Toleration:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Resources and placement of one kind of pod."""
+    """Resources, placement and surroundings of one kind of pod."""
 
     requests: Requests
     limits: Limits
-    node_selector: dict[str, str]
-    tolerations: tuple[Toleration, ...]
+    node_selector: Mapping[str, str] = setting(
+        mapping_of_texts, form="a mapping of labels to values", help="labels of the pods' nodes"
+    )
+    tolerations: tuple[Toleration, ...] = setting(
+        list_of_sections(Toleration),
+        form="a list with key, operator, value, effect, toleration_seconds",
+        help="taints of nodes that the pods tolerate",
+    )
+    spot: bool = parameter(
+        False,
+        help="whether the pods run on spot nodes: they tolerate spot_taints, and a retry goes to "
+        "another node",
+    )
+    affinity: Mapping[str, Any] = setting(
+        read_affinity,
+        default={},
+        form="Kubernetes' affinity, with its own names",
+        help="further rules for the choice of a node",
+    )
+    priority_class: str | None = parameter(
+        None, optional=True, help="priority class of the pods", **NAME
+    )
+    scheduler_name: str | None = parameter(
+        None, optional=True, help="scheduler that places the pods; empty: the cluster's", **NAME
+    )
+    runtime_class: str | None = parameter(
+        None, optional=True, help="container runtime's class, such as nvidia", **NAME
+    )
+    queue: str | None = parameter(
+        None, optional=True, help="Kueue's local queue, in which the pods wait", **LABEL_VALUE
+    )
+    labels: Mapping[str, str] = setting(
+        read_labels, default={}, form="a mapping of labels to values", help="labels of the pods"
+    )
+    annotations: Mapping[str, str] = setting(
+        read_annotations, default={}, form="a mapping of names to texts", help="their annotations"
+    )
+    secrets: tuple[Secret, ...] = setting(
+        read_secrets,
+        default=[],
+        form="a list of names, or of mappings with name and optional",
+        help="secrets, each key of which becomes a variable of the pods",
+    )
+    environment: Mapping[str, Reference] = setting(
+        read_environment,
+        default={},
+        form="variables with secret and key, config_map and key, or field; never a plain value",
+        help="variables of the pods",
+    )
+    volumes: tuple[Volume, ...] = setting(
+        read_volumes,
+        default=[],
+        form="a list with mount_path and one of claim, config_map, secret, empty_dir",
+        help="further volumes, also with read_only, sub_path and optional",
+    )
+    pod_patch: Mapping[str, Any] = setting(
+        read_pod_patch,
+        default={},
+        form=f"a mapping with {', '.join(sorted(POD_PATCH.fields))}",
+        help="further fields of the pods, with Kubernetes' own names",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +162,25 @@ class Cluster:
 
     namespace: str | None = parameter(
         MISSING, optional=True, help="namespace of the workflows; empty: the caller's", **NAME
+    )
+    image_pull_secrets: tuple[str, ...] = setting(
+        list_of(read_name),
+        form="a list of names of secrets",
+        help="secrets with which nodes pull the images",
+    )
+    run_as_user: int | None = parameter(
+        MISSING, help="uid of the pods; empty: the platform's", **ID
+    )
+    run_as_group: int | None = parameter(
+        MISSING, help="gid of the pods; empty: the platform's", **ID
+    )
+    fs_group: int | None = parameter(
+        MISSING, help="group that owns mounted volumes; empty: volumes stay as they are", **ID
+    )
+    spot_taints: tuple[str, ...] = setting(
+        list_of(read_key),
+        form="a list of keys of taints",
+        help="taints of spot nodes, with any value, which pools with spot tolerate",
     )
     service_account: str = parameter(MISSING, help="service account of the pods", **NAME)
     claim: str = parameter(
@@ -139,7 +224,7 @@ def load_cluster(path: Path | None = None) -> Cluster:
     if path is not None:
         document = _overlaid(document, load_mapping(path))
     try:
-        cluster = typing.cast(Cluster, _section(Cluster, document, ""))
+        cluster: Cluster = section(Cluster, document, "")
         _check_memory(cluster)
         return cluster
     except BadInput as error:
@@ -175,64 +260,13 @@ def _check_memory(cluster: Cluster) -> None:
 
 
 def _overlaid(below: Any, above: Any) -> Any:
-    """Merge two documents, name by name. A node selector or a list replaces the one below it as a
-    whole.
+    """Merge two documents, name by name. A list or a mapping of `WHOLE` replaces the one below it as
+    a whole.
     """
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     merged = {
-        name: value if name == "node_selector" else _overlaid(below.get(name), value)
+        name: value if name in WHOLE else _overlaid(below.get(name), value)
         for name, value in above.items()
     }
     return {**below, **merged}
-
-
-def _section(section: type[Any], value: Any, where: str) -> Any:
-    """Build the dataclass `section` from a mapping. `where` is the dotted path of its fields, for
-    messages.
-    """
-    fields = {field.name: field for field in dataclasses.fields(section)}
-    if not isinstance(value, dict):
-        raise BadInput(
-            f"{where[:-1]!r} cannot be {shown(value)}; allowed: a mapping with {', '.join(fields)}"
-        )
-    for name in value:
-        if name not in fields:
-            raise unknown("cluster setting", where + name, [where + known for known in fields])
-    hints = typing.get_type_hints(section)
-    given = {
-        name: value.get(name, None if field.default is MISSING else field.default)
-        for name, field in fields.items()
-    }
-    return section(
-        **{
-            name: _field(fields[name], hints[name], one, where + name)
-            for name, one in given.items()
-        }
-    )
-
-
-def _field(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
-    if field.metadata:
-        return dataclasses.replace(of_field(field, hint), name=where).parse(value)
-    if dataclasses.is_dataclass(hint):
-        return _section(typing.cast(type, hint), value, f"{where}.")
-    if typing.get_origin(hint) is tuple:
-        if not isinstance(value, list):
-            raise BadInput(f"{where!r} cannot be {shown(value)}; allowed: a list")
-        return tuple(
-            _section(typing.get_args(hint)[0], one, f"{where}[{index}].")
-            for index, one in enumerate(value)
-        )
-    return _labels(value, where)
-
-
-def _labels(value: Any, where: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise BadInput(f"{where!r} cannot be {shown(value)}; allowed: a mapping")
-    for label, text in value.items():
-        refuse_hostile(where, label)
-        if not isinstance(text, str):
-            raise BadInput(f"{where}.{label} cannot be {shown(text)}; allowed: text, quote it")
-        refuse_hostile(f"{where}.{label}", text)
-    return value

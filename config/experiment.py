@@ -173,6 +173,14 @@ class Experiment:
         help="GPUs of a training pod",
         identity=False,
     )
+    runs_per_gpu: int = parameter(
+        1,
+        low=1,
+        high=64,
+        identity=False,
+        help="largest number of training pods that use the same GPU, for trainings that leave "
+        "most of it idle; more than 1 needs a GPU resource that the cluster shares",
+    )
     training_memory: str = parameter(
         "4Gi",
         help="memory of a training pod, both requested and its limit; the replay must fit into it",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 from config.actors import ActorSettings
 from config.cluster import Cluster, Pool
@@ -58,7 +59,7 @@ def fitted_to_all(
     for one, _ in several:
         cluster = with_gpus(cluster, one, gpus)
     rooms = [
-        experiments_that_fit(cluster, members, one.experiment.gpus, processors, gpus)
+        experiments_that_fit(cluster, members, gpus_of_learner(one), processors, gpus)
         for one, members in several
     ]
     return cluster, min(active, *rooms), sharing
@@ -69,10 +70,9 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     this many. Raises `BadInput` if not even one does. A machine without GPUs gives none to anybody.
     """
     members = resolved.members
-    each = resolved.experiment.gpus
     if members is None:
         return cluster
-    of_learners = members.learners * each
+    of_learners = members.learners * gpus_of_learner(resolved)
     of_helpers = members.gpus
     needed = of_learners + of_helpers
     if not needed or not gpus:
@@ -87,15 +87,25 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     return replace(cluster, parallelism_with_actors=most)
 
 
+def gpus_of_learner(resolved: Resolved) -> Fraction:
+    """The part of a GPU that each learner of an experiment holds. If its actors or workers use GPUs as
+    well, it counts as a whole one: they may take the places of other learners on a shared GPU.
+    """
+    experiment = resolved.experiment
+    members = resolved.members
+    shares = 1 if members is not None and members.gpus else experiment.runs_per_gpu
+    return Fraction(experiment.gpus, shares)
+
+
 def experiments_that_fit(
-    cluster: Cluster, members: Members, gpus_of_learner: int, processors: float, gpus: int
+    cluster: Cluster, members: Members, of_learner: Fraction, processors: float, gpus: int
 ) -> int:
     """How many such experiments may be active at once, so that no learner waits for actors that find no
-    room. cluster: the fitted settings.
+    room. cluster: the fitted settings. of_learner: the part of a GPU that each learner holds.
     """
     runs = cluster.parallelism_with_actors
     room = int(processors / (runs * needs(cluster, members)))
-    gpus_of_run = members.learners * gpus_of_learner + members.gpus
+    gpus_of_run = members.learners * of_learner + members.gpus
     if gpus and gpus_of_run:
         room = min(room, gpus // (runs * gpus_of_run))
     return max(1, room)

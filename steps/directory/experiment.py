@@ -250,12 +250,17 @@ def _check_identity(record: ExperimentRecord, source: str) -> None:
         raise WrongDirectory(f"{source} was changed by hand or made by another version: {found}")
 
 
-ADDED_LATER: Mapping[str, Any] = {"start_from": None, "evaluations": 0, "snapshot_episodes": 10}
+ADDED_LATER: Mapping[str, Any] = {
+    "start_from": None,
+    "evaluations": 0,
+    "snapshot_episodes": 10,
+    "runs_per_gpu": 1,
+}
 """The parameters that older documents do not have, with the values that mean what they did."""
 
 
 def _as_today(parameters: Any) -> Any:
-    """Convert a document of an older version, which had no `start_from` and no `evaluations`, and
+    """Convert a document of an older version, which had none of `ADDED_LATER`, and
     allowed `gpus` up to 64, of which a training used one. None of them belongs to the identity that
     it wrote.
     """

@@ -337,9 +337,9 @@ def pods_are_restricted(manifest: Manifest) -> Iterator[str]:
     pod = manifest["spec"].get("securityContext", {})
     if not (
         pod.get("runAsNonRoot")
-        and pod.get("runAsUser", 0) > 0
-        and pod.get("runAsGroup", 0) > 0
-        and pod.get("fsGroup", 0) > 0
+        and pod.get("runAsUser", 1) > 0
+        and pod.get("runAsGroup", 1) > 0
+        and pod.get("fsGroup", 1) > 0
     ):
         yield "pods may run as root"
     if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
@@ -434,20 +434,20 @@ def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
 
 
 def mounts_are_known_and_declared(manifest: Manifest) -> Iterator[str]:
-    volumes = {volume["name"]: volume for volume in manifest["spec"]["volumes"]}
-    for volume in volumes.values():
-        if not {"persistentVolumeClaim", "emptyDir"} & set(volume):
+    volumes = {volume["name"] for volume in manifest["spec"]["volumes"]}
+    own_volumes = [volume for leaf in leaves(manifest) for volume in leaf.get("volumes", [])]
+    for volume in (*manifest["spec"]["volumes"], *own_volumes):
+        if not {"persistentVolumeClaim", "emptyDir", "configMap", "secret"} & set(volume):
             yield f"volume {volume}"
         if "emptyDir" in volume and "sizeLimit" not in volume["emptyDir"]:
             yield f"volume {volume['name']} may fill its node"
     for leaf in leaves(manifest):
-        mounts = {
-            mount["mountPath"]: mount["name"]
-            for mount in leaf.get("container", {}).get("volumeMounts", [])
-        }
-        if not NEEDED_MOUNTS <= set(mounts) <= KNOWN_MOUNTS or not set(mounts.values()) <= set(
-            volumes
-        ):
+        own = {volume["name"] for volume in leaf.get("volumes", [])}
+        listed = leaf.get("container", {}).get("volumeMounts", [])
+        mounts = {mount["mountPath"]: mount["name"] for mount in listed}
+        of_all = {path for path, name in mounts.items() if name not in own}
+        is_known = NEEDED_MOUNTS <= of_all <= KNOWN_MOUNTS
+        if not is_known or not set(mounts.values()) <= volumes | own or len(mounts) < len(listed):
             yield f"{leaf['name']}: mounts {mounts}"
         for output in leaf.get("outputs", {}).get("parameters", []):
             if not output["valueFrom"]["path"].startswith("/outputs/"):

@@ -16,16 +16,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
+from strict_schema import strict_schema
 
 from config import pipeline
 from config.algorithms import ALGORITHMS, find_algorithm, ppo
-from config.cluster import PODS_PER_GPU, load_cluster
+from config.cluster import load_cluster
 from config.described import parameters
 from config.errors import BadInput
+from config.pod_labels import PODS_PER_GPU
 from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
 from workflows.local.language.tags import replace as replaced
@@ -36,7 +37,6 @@ WITH_ACTORS = replace(
 CROWD = f"{__name__}:WITH_ACTORS"
 OF_MANY = (render.STUDY, render.SEARCH)
 MANIFESTS = (*ALGORITHMS, *OF_MANY)
-SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
 namespace: learning
 gpu_image: registry.example/rl@sha256:{digest}
@@ -72,17 +72,9 @@ def fresh(algorithm: str) -> Manifest:
     return render.build_manifest(algorithm, cluster)
 
 
-@pytest.fixture(scope="module")
-def strict_schema() -> Any:
-    schema = json.loads(SCHEMA.read_text())
-    for name, definition in schema["definitions"].items():
-        if name.endswith(".IntOrString"):
-            definition["type"] = ["string", "integer"]
-        elif name.endswith(".Quantity"):
-            definition["type"] = ["string", "number"]
-        elif "properties" in definition:
-            definition["additionalProperties"] = False
-    return jsonschema.Draft202012Validator(schema)
+@pytest.fixture(scope="module", name="strict_schema")
+def validator() -> Any:
+    return strict_schema()
 
 
 @pytest.fixture(scope="module")
@@ -511,6 +503,7 @@ def test_a_run_that_is_trained_asks_for_no_gpu_and_no_actor(
     values = {
         "inputs.parameters.trained": ",0,1,11,", "inputs.parameters.run": run,
         "inputs.parameters.gpus": "3", "inputs.parameters.actors": "3",
+        "inputs.parameters.runs_per_gpu": "1",
         "inputs.parameters.training_memory": "4Gi",
     }  # fmt: skip
     training = replaced(leaf(with_actors, "train"), values)

@@ -46,10 +46,10 @@ from config.algorithms.descriptor import READ_BY_ARGO
 from config.cluster import Cluster, defaults
 from config.described import ParameterInfo, offered
 from config.pipeline import End, Need, Scope, Step
+from workflows.dag import pool_fields
 from workflows.dag.pods import (
     OUTDIR,
     RUN,
-    UNPRIVILEGED_POD,
     cpu,
     grace_period_patch,
     handed_on,
@@ -102,7 +102,8 @@ def workflow(prefix: str, entry: str, arguments: Sequence[Parameter], cluster: C
         service_account_name=cluster.service_account,
         arguments=list(arguments),
         volumes=volumes(),
-        security_context=UNPRIVILEGED_POD,
+        security_context=pool_fields.identity(cluster),
+        image_pull_secrets=pool_fields.pull_secrets(cluster),
         pod_metadata=m.Metadata(
             labels={"app": "experiment"}
         ),  # what containers/kubernetes/network-policy.yaml selects

@@ -1,4 +1,5 @@
-"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
+"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member.
+This module and `pool_fields` are the only places that know Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -33,11 +34,13 @@ from hera.workflows import models as m
 
 from config import pipeline
 from config.actors import COMMAND_VARIABLE
-from config.cluster import PODS_PER_GPU, Cluster, Limits, Pool, Requests
+from config.cluster import Cluster, Limits, Pool, Requests
 from config.errors import NEVER_RETRIED
 from config.pipeline import Output, Step
+from config.pod_labels import PODS_PER_GPU
+from config.pod_volumes import OUTPUTS, SCRATCH, SHARED_MEMORY, STORAGE
+from workflows.dag import pool_fields
 
-STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
 OF_RUN = ("outdir", "run", pipeline.TRAINED)
@@ -83,31 +86,24 @@ HARDENED = m.SecurityContext(
     run_as_non_root=True,
     capabilities=m.Capabilities(drop=["ALL"]),
 )
-UNPRIVILEGED_POD = m.PodSecurityContext(
-    run_as_non_root=True,
-    run_as_user=1000,
-    run_as_group=1000,
-    fs_group=1000,
-    fs_group_change_policy="OnRootMismatch",  # a large NFS tree would otherwise slow every pod's start
-    seccomp_profile=m.SeccompProfile(type="RuntimeDefault"),
-)
 
 
 def gpu(
     cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
 ) -> Container:
     """A pod that trains. own: the inputs of its arguments, beside those of the pod itself. The inputs
-    `gpus` and `training_memory` set its resources, and it may be retried often. For a training that was
-    complete before, it asks for no GPU.
+    `gpus`, `runs_per_gpu` and `training_memory` set its resources, and it may be retried often. For a
+    training that was complete before, it asks for no GPU.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. Both inputs go through `podSpecPatch`, because Argo accepts no parameter in a resource quantity.
+    3. These inputs go through `podSpecPatch`, because Argo accepts no parameter in a resource quantity.
     """
     memory = {"memory": "{{inputs.parameters.training_memory}}"}
     gpus = f"{{{{={IS_TRAINED} ? '0' : inputs.parameters.gpus}}}}"
-    limits = {cluster.gpu_resource: gpus, **memory}
+    limits = {_gpu_resource(cluster, "runs_per_gpu"): gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.gpu,
@@ -115,8 +111,9 @@ def gpu(
         environment={},
         shared_memory=True,
         retries=_retries(limit=TRAINING_RETRIES, first_wait="5s", longest_wait="2m"),
-        inputs=inputs(*own, "gpus", "training_memory", "gpu_image"),
-        pod_spec_patch=_patched(resources),
+        inputs=inputs(*own, "gpus", "runs_per_gpu", "training_memory", "gpu_image"),
+        annotations=_pods_per_gpu("runs_per_gpu"),
+        patched_resources=resources,
         **options,
     )
 
@@ -140,6 +137,7 @@ def cpu(
         retries.expression = RETRY_UNLESS_LATE
         options["active_deadline_seconds"] = deadline_s
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.cpu,
@@ -166,6 +164,7 @@ def actor(
     retries.
     """
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.actor,
@@ -188,6 +187,7 @@ def worker(
     for the same reasons. With a GPU it uses the image of trainings.
     """
     return _pod(
+        cluster,
         name,
         module,
         pool=cluster.actor,
@@ -209,6 +209,7 @@ def waiting(
     """
     cpu_pool = cluster.cpu
     return _pod(
+        cluster,
         name,
         module,
         pool=dataclasses.replace(cpu_pool, requests=WAITING, limits=Limits(memory=WAITING.memory)),
@@ -228,15 +229,24 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     If it asks for none, only the image hides the GPUs, as for training pods: a variable of the
     container would replace the device plugin's.
     """
-    per_gpu = f"inputs.parameters.{role}s_per_gpu"
-    whole = cluster.gpu_resource
-    shared = cluster.shared_gpu_resource
-    gpu = f"{{{{=asInt({per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
+    per_gpu = f"{role}s_per_gpu"
     count = f"{{{{=asInt(inputs.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
     return {
-        "annotations": {PODS_PER_GPU: f"{{{{{per_gpu}}}}}"},
-        "pod_spec_patch": _patched({"limits": {gpu: count}}),
+        "annotations": _pods_per_gpu(per_gpu),
+        "patched_resources": {"limits": {_gpu_resource(cluster, per_gpu): count}},
     }
+
+
+def _gpu_resource(cluster: Cluster, per_gpu: str) -> str:
+    """The name of the resource of a whole GPU, or of a shared one if the input `per_gpu` is above 1."""
+    whole = cluster.gpu_resource
+    shared = cluster.shared_gpu_resource
+    return f"{{{{=asInt(inputs.parameters.{per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
+
+
+def _pods_per_gpu(per_gpu: str) -> dict[str, str]:
+    """The annotation from which the local engine knows how many pods may share a GPU."""
+    return {PODS_PER_GPU: f"{{{{inputs.parameters.{per_gpu}}}}}"}
 
 
 def volumes() -> list[ExistingVolume | EmptyDirVolume]:
@@ -291,18 +301,15 @@ def grace_period_patch(cluster: Cluster) -> str:
     """The workflow's `podSpecPatch` that sets the seconds between SIGTERM and SIGKILL. Kubernetes'
     30 s are too short to save to slow storage.
     """
-    return json.dumps(
-        {"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":")
-    )
+    return _as_patch({"terminationGracePeriodSeconds": cluster.grace_period_s})
 
 
-def _patched(resources: Mapping[str, Any]) -> str:
-    """The template with a `podSpecPatch` that adds to its container's resources."""
-    patch = {"containers": [{"name": "main", "resources": resources}]}
-    return json.dumps(patch, separators=(",", ":"))
+def _as_patch(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _pod(
+    cluster: Cluster,
     name: str,
     module: str,
     *,
@@ -311,11 +318,15 @@ def _pod(
     environment: Mapping[str, str],
     shared_memory: bool,
     retries: RetryStrategy,
+    annotations: Mapping[str, str] | None = None,
+    patched_resources: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Container:
-    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | (
-        {"shared-memory": SHARED_MEMORY} if shared_memory else {}
-    )
+    further = pool_fields.mounts(pool)
+    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH}
+    if shared_memory and SHARED_MEMORY not in [one.mount_path for one in further]:
+        mounts["shared-memory"] = SHARED_MEMORY
+    patch = pool_fields.patched(pool, patched_resources)
     requests = pool.requests
     limits = pool.limits
     return Container(
@@ -334,23 +345,25 @@ def _pod(
             ),  # a step that computes with more sets its own number: pods share their node's cores
             *(Env(name=key, value=value) for key, value in environment.items()),
             FieldEnv(name="POD_IP", field_path="status.podIP"),
+            *pool_fields.variables(pool),
         ],
+        env_from=pool_fields.secrets(pool) or None,
         resources=Resources(
             cpu_request=requests.cpu,
             memory_request=requests.memory,
             cpu_limit=limits.cpu,
             memory_limit=limits.memory,
         ),
+        volumes=pool_fields.volumes(pool) or None,
         volume_mounts=[
-            m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()
+            *(m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()),
+            *further,
         ],
         security_context=HARDENED,
-        node_selector=pool.node_selector or None,
-        tolerations=[
-            m.Toleration(**dataclasses.asdict(toleration)) for toleration in pool.tolerations
-        ]
-        or None,
-        retry_strategy=retries,
+        annotations={**pool.annotations, **(annotations or {})} or None,
+        pod_spec_patch=_as_patch(patch) if patch else None,
+        retry_strategy=pool_fields.elsewhere(pool, retries),
+        **pool_fields.placement(cluster, pool),
         **options,
     )
 

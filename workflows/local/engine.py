@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import os
 import shutil
 import signal
 import socket
@@ -27,6 +28,7 @@ from workflows.local.machine.slots import Capacity, Limit, Slots, detect
 from workflows.local.machine.supervision import Preloading, Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
+from workflows.local.spec.references import check_references
 from workflows.local.spec.validation import check
 from workflows.local.status import WorkflowStatus, now, whole_seconds
 from workflows.local.templates import execute
@@ -83,6 +85,7 @@ def run(
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
     read_patches(prepared)
+    check_references(prepared.spec, os.environ)
     given = [value for value in (parameters or {}).values() if value]
     if deadline is None:
         deadline = _deadline_s(prepared)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import re
 import shutil
 import signal
@@ -29,11 +30,13 @@ from workflows.local.machine.pod_spec import (
     declared_variables,
     environment,
     folder,
+    pod_fields,
 )
 from workflows.local.machine.slots import Grant
 from workflows.local.machine.supervision import Process
 from workflows.local.run_state import State
 from workflows.local.scope import exported
+from workflows.local.spec.references import from_here
 from workflows.local.status import Node, pod_name
 
 CANNOT_EXECUTE = 64
@@ -185,10 +188,12 @@ class Pod:
     async def _start(self, spec: PodSpec, mounts: Mounts, grant: Grant) -> Process | None:
         state = self.state
         node = self.node
-        variables = declared_variables(spec.container, node.pod)
-        arguments = command(spec.container, mounts, variables)
+        variables = declared_variables(spec.container, pod_fields(node.pod, state.values()))
+        referred = from_here(spec.container, os.environ)
+        arguments = command(spec.container, mounts, {**variables, **referred})
         engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
-        values = environment(variables, mounts, engine)
+        # A path in a value of this machine's environment is a path of this machine.
+        values = environment(variables, mounts, engine) | referred
         log = None
         if state.logs is not None:
             log = state.logs / f"{UNSAFE.sub('_', node.pod)}.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_all_runs_of_the_experiments_that_are_active_at_once_have_room(
     changed = fitted(CLUSTER, two, processors)
     if gpus == 1:
         changed = replace(changed, parallelism_with_actors=1)
-    assert experiments_that_fit(changed, two, 1, processors, gpus) == experiments
+    assert experiments_that_fit(changed, two, Fraction(1), processors, gpus) == experiments
 
 
 def test_a_machine_that_is_large_enough_changes_nothing() -> None:

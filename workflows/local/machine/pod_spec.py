@@ -11,14 +11,15 @@ import dataclasses
 import json
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.cluster import PODS_PER_GPU
 from config.errors import BadInput
+from config.pod_labels import PODS_PER_GPU
 from config.strict_yaml import load
 from workflows.local.errors import PodError, Refused
 from workflows.local.language.go_values import parameter_text
@@ -27,8 +28,10 @@ from workflows.local.language.tags import Values, replace
 from workflows.local.machine.mounts import Mounts
 from workflows.local.machine.slots import Resources
 from workflows.local.spec.fields import POD_PATCH, check_fields
+from workflows.local.spec.references import KEYS
 
 DEFAULT_GRACE_S = 30.0
+LOOPBACK = "127.0.0.1"
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "LD_PRELOAD",
     "LOCPATH", "LOCALE_ARCHIVE", "VIRTUAL_ENV", "CONDA_PREFIX", "DISPLAY", "XAUTHORITY",
@@ -140,16 +143,29 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
     return Resources(cpus, gpus, gpu_name=gpu_name, memory_bytes=memory_bytes)
 
 
-def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:
-    """The manifest's environment, with the pod's own paths; raises `PodError`."""
+def pod_fields(pod: str, values: Values) -> dict[str, str]:
+    """The fields of a pod that a variable may have as its value. values: of the workflow's tags."""
+    return {
+        "metadata.name": pod,
+        "metadata.namespace": values.get("workflow.namespace") or "",
+        "spec.nodeName": socket.gethostname(),
+        "spec.serviceAccountName": values.get("workflow.serviceAccountName") or "",
+        "status.hostIP": LOOPBACK,
+        "status.podIP": LOOPBACK,
+    }
+
+
+def declared_variables(container: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:
+    """The manifest's environment, without what refers to secrets and config maps. fields: of the pod.
+    Raises `PodError`.
+    """
     variables: dict[str, str] = {}
     for variable in container.get("env") or []:
-        field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-        value = {
-            "status.podIP": "127.0.0.1",
-            "metadata.name": pod,
-            None: parameter_text(variable.get("value") or ""),
-        }[field]
+        source = variable.get("valueFrom") or {}
+        if KEYS.keys() & source:
+            continue
+        field = (source.get("fieldRef") or {}).get("fieldPath")
+        value = fields[field] if field else parameter_text(variable.get("value") or "")
         name = str(variable.get("name") or "")
         if "\0" in value or "\0" in name or "=" in name or not name:
             raise PodError(f"environment variable {name!r} cannot be set")

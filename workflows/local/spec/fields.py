@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from config.cluster import PODS_PER_GPU
+from config.pod_labels import PODS_PER_GPU
 from workflows.local.errors import Refused
 
 
@@ -62,17 +62,25 @@ VOLUMES = [{
     "name": TEXT,
     "emptyDir": {"sizeLimit": LIMITS, "medium": LIMITS},
     "persistentVolumeClaim": {"claimName": TEXT, "readOnly": Accepted("read-only mounts")},
+    "configMap": {"name": TEXT, "optional": BOOLEAN},
+    "secret": {"secretName": TEXT, "optional": BOOLEAN},
 }]  # fmt: skip
+REFERENCE = {"name": TEXT, "optional": BOOLEAN}
+KEY = {**REFERENCE, "key": TEXT}
 RESOURCES = {"requests": TEXT_MAP, "limits": TEXT_MAP}
 CONTAINER = {
     "name": TEXT, "image": IMAGE, "imagePullPolicy": IMAGE, "command": TEXTS, "args": TEXTS, "workingDir": TEXT,
-    "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {"fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT}}}],
+    "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {
+        "fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT}, "secretKeyRef": KEY, "configMapKeyRef": KEY,
+    }}],
+    "envFrom": [{"secretRef": REFERENCE, "configMapRef": REFERENCE}],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT, "readOnly": Accepted("read-only mounts")}],
     "resources": RESOURCES, "securityContext": SECURITY, "ports": NETWORK,
 }  # fmt: skip
 RETRY = {
     "limit": SCALAR, "retryPolicy": TEXT, "expression": TEXT,
     "backoff": {"duration": SCALAR, "factor": SCALAR, "cap": SCALAR, "maxDuration": SCALAR},
+    "affinity": PLACEMENT,
 }  # fmt: skip
 TASK = {
     "name": TEXT, "template": TEXT, "arguments": ARGUMENTS, "depends": TEXT, "dependencies": TEXTS, "when": TEXT,
@@ -106,7 +114,9 @@ WORKFLOW = {
 POD_PATCH = {
     "containers": [{"name": TEXT, "resources": RESOURCES, "securityContext": SECURITY}],
     "terminationGracePeriodSeconds": INTEGER, "priorityClassName": SCHEDULING, "runtimeClassName": SCHEDULING,
-    "hostNetwork": NETWORK, "dnsPolicy": NETWORK, "dnsConfig": NETWORK, **ON_CLUSTER,
+    "hostNetwork": NETWORK, "dnsPolicy": NETWORK, "dnsConfig": NETWORK, "enableServiceLinks": NETWORK,
+    "hostUsers": SECURITY, "preemptionPolicy": SCHEDULING, "schedulingGates": SCHEDULING,
+    "topologySpreadConstraints": PLACEMENT, **ON_CLUSTER,
 }  # fmt: skip
 
 

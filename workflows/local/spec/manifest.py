@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from config.pod_references import POD_FIELDS
 from config.strict_yaml import load_mapping
 from workflows.local.errors import Refused
 from workflows.local.language.go_values import parameter_text, to_json
@@ -24,7 +25,8 @@ from workflows.local.spec.go_yaml import GoLoader
 Document = dict[str, Any]
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 POLICIES = ("Always", "OnFailure", "OnError")
-FIELD_PATHS = ("status.podIP", "metadata.name")
+SOURCES = ("emptyDir", "persistentVolumeClaim", "configMap", "secret")
+"""Of volumes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +207,9 @@ def _check_container(container: Document, where: str) -> None:
         )
     for variable in container.get("env") or []:
         source = (variable.get("valueFrom") or {}).get("fieldRef")
-        if source and source.get("fieldPath") not in FIELD_PATHS:
+        if source and source.get("fieldPath") not in POD_FIELDS:
             raise Refused(
-                f"{where}.container.env[{variable.get('name')}]: fieldPath {source.get('fieldPath')!r}; supported: {', '.join(FIELD_PATHS)}"
+                f"{where}.container.env[{variable.get('name')}]: fieldPath {source.get('fieldPath')!r}; supported: {', '.join(POD_FIELDS)}"
             )
 
 
@@ -236,9 +238,9 @@ def _check_claims(spec: Document, templates: dict[str, Document]) -> None:
     for volume in volumes:
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(volume.get("name"))):
             raise Refused(f"volume {volume.get('name')!r}: a name of a-z, 0-9 and '-' is expected")
-        if (volume.get("emptyDir") is None) == (volume.get("persistentVolumeClaim") is None):
+        if len([source for source in SOURCES if volume.get(source) is not None]) != 1:
             raise Refused(
-                f"volume {volume.get('name')!r}: exactly one of emptyDir and persistentVolumeClaim is supported"
+                f"volume {volume.get('name')!r}: exactly one of {', '.join(SOURCES)} is supported"
             )
     claims = {
         volume["persistentVolumeClaim"].get("claimName")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from config.cluster import PODS_PER_GPU, load_cluster
+from config.cluster import load_cluster
 from config.errors import BadInput
+from config.pod_labels import PODS_PER_GPU
 from config.resolve import resolve
 from tests.actors_alone import run_actors
 from workflows.local.errors import PodError

@@ -192,14 +192,14 @@ def test_what_the_reference_lists_as_refused_is_among_them(field: str) -> None:
         (
             ("spec", "templates", 1, "container", "env", 0),
             "valueFrom",
-            {"fieldRef": {"fieldPath": "spec.nodeName"}},
-            "'spec.nodeName'; supported",
+            {"fieldRef": {"fieldPath": "metadata.uid"}},
+            "'metadata.uid'; supported",
         ),
         (
             ("spec", "templates", 1, "container", "env", 0),
             "valueFrom",
-            {"secretKeyRef": {"name": "s"}},
-            "secretKeyRef: the local engine does not",
+            {"resourceFieldRef": {"resource": "limits.cpu"}},
+            "resourceFieldRef: the local engine does not",
         ),
         (
             ("spec", "volumes", 0),
