@@ -3,6 +3,7 @@ result."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -19,6 +20,7 @@ from tests.cluster.conftest import Images, parameters, submit
 ONE_RUN = {"game": "cartpole", "runs": "1", "epochs": "400", "evaluation_episodes": "1000"}
 FOUR_RUNS = {"game": "cartpole", "runs": "4", "epochs": "1500", "evaluation_episodes": "50"}
 DELETIONS = 20
+EVICTIONS = 10
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,51 @@ def test_twenty_pods_deleted_at_random(
             f"{file}; deleted: {deleted}"
         )
     assert (outdir / "report.html").stat().st_size > 10_000
+
+
+def test_ten_evictions_of_a_training_and_of_an_evaluation(
+    images: Images, restricted: str, manifest: Path, outdir: Path, undisturbed: Path
+) -> None:
+    """Kubernetes' own evictions, each as soon as the pod works: six exhausted the retries once."""
+    name = "t-evicted"
+    submit(manifest, name, outdir, images, **ONE_RUN)
+    for task in ("train", "evaluate"):
+        for attempt in range(1, EVICTIONS + 1):
+            k.wait_for(
+                f"attempt {attempt} of {task}",
+                lambda task=task, attempt=attempt: (
+                    _state(outdir, task) == "running" and _attempts(outdir, task) >= attempt
+                ),
+                timeout_s=300,
+                poll_s=0.1,
+            )
+            _evict(name, task)
+    status = k.ended(name, timeout_s=1200)
+    assert status["phase"] == "Succeeded", status.get("message")
+    for task in ("train", "evaluate"):
+        assert _attempts(outdir, task) > EVICTIONS, f"{task} was evicted less often"
+    for file in ("runs/0/train.csv", "runs/0/evaluation.csv", "average/train.csv"):
+        assert (outdir / file).read_bytes() == (undisturbed / file).read_bytes(), file
+
+
+def _evict(name: str, template: str) -> None:
+    """Evict the running pod of a template, as a drain of its node does."""
+    listed = k.kubectl("get", "pods", "-l", f"workflows.argoproj.io/workflow={name}", "-o", "json")
+    (pod,) = (
+        one["metadata"]["name"]
+        for one in json.loads(listed)["items"]
+        if f"{name}-{template}-" in one["metadata"]["name"]
+        and one["status"]["phase"] == "Running"
+        and "deletionTimestamp" not in one["metadata"]
+    )
+    namespace = os.environ["ARGO_NAMESPACE"]
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+    k.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def delete_at_random(name: str, generator: random.Random, *, count: int = DELETIONS) -> list[str]:

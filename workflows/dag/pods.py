@@ -79,6 +79,8 @@ TRAINING_RETRIES, STEP_RETRIES, RETRIES_WITH_DEADLINE = 1000, 100, 20
 """Argo counts each eviction as a retry. What fails by itself is ended by the step's own count, with exit
 code 3 (`steps.command.repeats`); a pod with a deadline may not even have started.
 """
+LONGEST_WAIT = "1m"
+"""A pod that was evicted ten times should not wait for hours. A pod without a node waits by itself."""
 
 HARDENED = m.SecurityContext(
     allow_privilege_escalation=False,
@@ -110,7 +112,7 @@ def gpu(
         image=IMAGES["gpu"],
         environment={},
         shared_memory=True,
-        retries=_retries(limit=TRAINING_RETRIES, first_wait="5s", longest_wait="2m"),
+        retries=_retries(limit=TRAINING_RETRIES, first_wait="5s"),
         inputs=inputs(*own, "gpus", "runs_per_gpu", "training_memory", "gpu_image"),
         annotations=_pods_per_gpu("runs_per_gpu"),
         patched_resources=resources,
@@ -132,7 +134,7 @@ def cpu(
     `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit.
     """
     limit = STEP_RETRIES if deadline_s is None else RETRIES_WITH_DEADLINE
-    retries = _retries(limit=limit, first_wait="2s", longest_wait="5m")
+    retries = _retries(limit=limit, first_wait="2s")
     if deadline_s is not None:
         retries.expression = RETRY_UNLESS_LATE
         options["active_deadline_seconds"] = deadline_s
@@ -368,12 +370,12 @@ def _pod(
     )
 
 
-def _retries(*, limit: int, first_wait: str, longest_wait: str) -> RetryStrategy:
-    backoff = m.Backoff(duration=first_wait, factor=m.IntOrString(root="2"), cap=longest_wait)
+def _retries(*, limit: int, first_wait: str) -> RetryStrategy:
+    backoff = m.Backoff(duration=first_wait, factor=m.IntOrString(root="2"), cap=LONGEST_WAIT)
     return RetryStrategy(
         limit=str(limit), retry_policy="Always", expression=RETRY_UNLESS_FINAL, backoff=backoff
     )
 
 
-HELPER_RETRIES = _retries(limit=TRAINING_RETRIES, first_wait="2s", longest_wait="2m")
+HELPER_RETRIES = _retries(limit=TRAINING_RETRIES, first_wait="2s")
 """Retries of actors and workers. Every lost node and every long wait costs one."""
