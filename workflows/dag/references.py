@@ -55,7 +55,10 @@ def known_to_controller(workflow: Document) -> Document:
     it. Until the controller has seen the workflow it is returned as it is.
     """
     stored = (workflow.get("status") or {}).get("storedWorkflowTemplateSpec")
-    return workflow if stored is None else {**workflow, "spec": stored}
+    if stored is None:
+        return workflow
+    spec = {name: value for name, value in stored.items() if name != "workflowTemplateRef"}
+    return {**workflow, "spec": spec}
 
 
 def _over(above: Any, below: Any) -> Any:

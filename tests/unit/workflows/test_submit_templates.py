@@ -67,7 +67,7 @@ def test_followed_as_the_whole_workflow_is(
     assert submit.main(SHORT) == 0
     assert submit.main(["--follow", "ppo-1"]) == 0, "the template is read from the server"
     argo.templates.clear()
-    stored = {**made["spec"], "arguments": sent(argo)["arguments"]}
+    stored = made["spec"] | sent(argo)  # with the reference, as the controller keeps it
     argo.workflows["ppo-1"]["status"] = {"storedWorkflowTemplateSpec": stored}
     capsys.readouterr()
     assert submit.main(["--follow", "ppo-1"]) == 0, "the status has what the template was"
