@@ -502,7 +502,11 @@ def _check(resolved: Resolved) -> None:
         raise BadInput(
             "parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1"
         )
-    _check_sharing(resolved)
+    if experiment.runs_per_gpu > 1 and not experiment.gpus:
+        raise BadInput(
+            f"parameter 'runs_per_gpu' cannot be {experiment.runs_per_gpu} with gpus=0; "
+            "allowed: 1, or more with gpus=1"
+        )
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
             raise BadInput(
@@ -518,21 +522,6 @@ def _check(resolved: Resolved) -> None:
     if resolved.family or resolved.descriptor.has_workers:
         check_family(resolved, resolved.family)
     _check_game(resolved)
-
-
-def _check_sharing(resolved: Resolved) -> None:
-    """Raise `BadInput` if trainings are to share a GPU and cannot."""
-    experiment = resolved.experiment
-    each = experiment.runs_per_gpu
-    if each > 1 and not experiment.gpus:
-        raise BadInput(
-            f"parameter 'runs_per_gpu' cannot be {each} with gpus=0; allowed: 1, or more with gpus=1"
-        )
-    if each > 1 and resolved.members is not None and resolved.members.learners > 1:
-        raise BadInput(
-            f"parameter 'runs_per_gpu' cannot be {each} with learners={resolved.members.learners}, "
-            "which need a GPU each; allowed: 1"
-        )
 
 
 def _check_learners(resolved: Resolved) -> None:

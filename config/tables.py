@@ -1,14 +1,15 @@
-"""Renders the declared parameters and presets as Markdown tables, for the documentation's
+"""Renders the declared parameters, presets and settings of a cluster as Markdown tables, for the documentation's
 reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from config.algorithms import find_algorithm
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
+from config.cluster import Cluster, Pool, load_cluster
 from config.described import (
     WITHOUT_PRESETS,
     ParameterInfo,
@@ -19,6 +20,7 @@ from config.described import (
 from config.games import Game, find_game, games_of, own_presets, playable
 from config.parameters import to_text
 from config.presets import preset_parameters, preset_values
+from config.sections import Row, rows
 from config.suites import SUITES, Suite
 
 WHICH = {
@@ -81,6 +83,37 @@ def preset_table(algorithm: str) -> str:
         for name in names
     ]
     return _markdown(("", *(game.name for game in shown)), rows)
+
+
+def cluster_tables() -> dict[str, str]:
+    """Heading -> table: the settings of a cluster that hold for all pods, then those of each pool."""
+    cluster = load_cluster()
+    pools = [
+        field.name for field in fields(Cluster) if isinstance(getattr(cluster, field.name), Pool)
+    ]
+    of_all = [row for row in rows(Cluster) if row.name.partition(".")[0] not in pools]
+    given = {row.name: _in_code(getattr(cluster, row.name)) for row in of_all}
+    return {
+        "For all pods": _settings([replace(row, default=given[row.name]) for row in of_all]),
+        f"In {', '.join(f'`{name}`' for name in pools)}": _settings(
+            replace(row, default=_in_code(row.default)) for row in rows(Pool)
+        ),
+    }
+
+
+def _settings(listed: Iterable[Row]) -> str:
+    """One row for each setting of a cluster. Ends with a newline."""
+    head = ("setting", "default", "allowed", "meaning")
+    return _markdown(
+        head,
+        [(f"`{row.name}`", row.default, row.allowed, row.help) for row in listed],
+    )
+
+
+def _in_code(value: object) -> str:
+    """A value as code; a list with each item for itself, so that a narrow column can break it."""
+    items = value if isinstance(value, tuple) else (value,)
+    return ", ".join(f"`{text}`" for text in map(to_text, items) if text)
 
 
 def _like_most(suite: Suite) -> Game:

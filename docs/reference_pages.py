@@ -1,4 +1,4 @@
-"""The generated parts of the reference: parameters, presets and the help of every command.
+"""The generated parts of the reference: parameters, presets, settings of a cluster, help of every command.
 
 `conf.py` calls `write` at each build, so that the reference says what the code says. Pages in
 docs/reference/ include the files.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from config.algorithms import ALGORITHMS
 from config.pipeline import STEPS, STUDY_STEPS
-from config.tables import parameter_tables, preset_table, title
+from config.tables import cluster_tables, parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = ("workflows.submit", "workflows.local.__main__")
@@ -26,12 +26,13 @@ WIDTH = 100  # columns of a help text
 
 
 def write(folder: Path) -> None:
-    """Write `parameters.md`, `presets.md` and `commands.md` into the folder."""
+    """Write `parameters.md`, `presets.md`, `commands.md` and `cluster-settings.md` into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("parameters.md", parameters()),
         ("presets.md", presets()),
         ("commands.md", commands()),
+        ("cluster-settings.md", cluster_settings()),
     ):
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -44,6 +45,11 @@ def parameters() -> str:
 def presets() -> str:
     """A section for each algorithm, with a column for each game that it plays."""
     return _sections({title(name): preset_table(name) for name in ALGORITHMS})
+
+
+def cluster_settings() -> str:
+    """A section for the settings of all pods, then one for those of each pool."""
+    return _sections(cluster_tables()).replace("## ", "### ")
 
 
 def commands() -> str:

@@ -8,6 +8,7 @@ for ever.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -80,7 +81,7 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     if needed > gpus:
         learner, helper = members.roles
         raise BadInput(
-            f"the {learner}s' {of_learners} GPUs and {helper}_gpus={of_helpers} are more than the "
+            f"the {learner}s' {math.ceil(of_learners)} GPUs and {helper}_gpus={of_helpers} are more than the "
             f"{gpus} of this machine; allowed: fewer of either{', or gpus=0' if of_learners else ''}"
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)

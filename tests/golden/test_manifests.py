@@ -8,7 +8,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from argo_lint import lint
 from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
 from strict_schema import strict_schema
 
@@ -716,19 +716,6 @@ def test_values_replace_defaults_as_argo_submit_does(manifest: Manifest) -> None
     assert (values["runs"], values["game"], values["seed"]) == ("3", "breakout", "0")
     assert filled["metadata"] == {"name": "ppo-1"} and filled["spec"]["activeDeadlineSeconds"] == 60
     assert manifest == manifest_yaml.load(built("ppo")), "the original was changed"
-
-
-def argo_command() -> str | None:
-    cached = sorted(Path(os.environ.get("HOME", "/"), ".cache/rl-cluster").glob("argo-*/argo"))
-    return shutil.which("argo") or (str(cached[-1]) if cached else None)
-
-
-def lint(path: Path) -> subprocess.CompletedProcess[str]:
-    command = argo_command()
-    if command is None:
-        pytest.skip("no `argo` on the PATH or in ~/.cache/rl-cluster")
-    arguments = [command, "lint", "--offline", "--no-color", str(path)]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_argo_lint(tmp_path: Path, own_cluster_manifest: Manifest) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from config.cluster import DEFAULT, load_cluster
+from tests.golden.argo_lint import lint
 from tests.golden.manifest_rules import RULES, Manifest, leaves
 from tests.golden.strict_schema import strict_schema
 from workflows.dag import manifest_yaml, render
@@ -106,6 +107,14 @@ def test_a_recipe_fits_the_schema_and_the_rules(
     assert {rule.__name__: list(rule(of_one)) for rule in RULES} == {
         rule.__name__: [] for rule in RULES
     }
+
+
+def test_argo_accepts_every_recipe(tmp_path: Path) -> None:
+    for recipe in RECIPES:
+        path = tmp_path / f"{recipe}.yaml"
+        path.write_text(manifest_yaml.dump(built(recipe)))
+        ended = lint(path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"lab"}))

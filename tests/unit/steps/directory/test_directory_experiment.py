@@ -13,6 +13,7 @@ import pytest
 from config.errors import BadInput, WrongDirectory
 from config.resolve import resolve
 from steps.directory.experiment import (
+    ADDED_LATER,
     RECORD_LIMIT_BYTES,
     ExperimentRecord,
     continued,
@@ -64,6 +65,19 @@ def test_a_directory_of_an_older_version_with_several_gpus_goes_on(
     assert "gpus: 1\n" in path.read_text()
     path.write_text(path.read_text().replace("gpus: 1\n", "gpus: 4\n"))
     assert read_experiment(directory) == record(gpus="1")
+
+
+@pytest.mark.parametrize("line", [f"{name}: " for name in ADDED_LATER])
+def test_a_directory_of_a_version_without_a_parameter_goes_on(
+    directory: ExperimentDirectory, line: str
+) -> None:
+    write_experiment(directory, record())
+    path = directory.experiment_yaml
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [one for one in lines if not one.strip().startswith(line)]
+    assert len(kept) < len(lines)
+    path.write_text("".join(kept))
+    assert read_experiment(directory) == record()
 
 
 def test_the_same_again_changes_nothing() -> None:

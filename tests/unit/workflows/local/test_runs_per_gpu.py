@@ -29,7 +29,6 @@ REQUESTS = {"cpu": "1m", "memory": "1Mi"}
         ("ppo", {"runs_per_gpu": "0"}, "'runs_per_gpu' cannot be '0'; allowed: an integer from 1"),
         ("ppo", {"runs_per_gpu": "65"}, "'runs_per_gpu' cannot be '65'"),
         ("ppo", {"runs_per_gpu": "2", "gpus": "0"}, "'runs_per_gpu' cannot be 2 with gpus=0"),
-        ("impala", {"runs_per_gpu": "2", "learners": "2"}, "cannot be 2 with learners=2"),
     ],
 )
 def test_numbers_that_do_not_go_together_are_refused(
@@ -130,6 +129,13 @@ def test_runs_with_actors_share_gpus_unless_the_actors_use_them() -> None:
     assert cluster.parallelism_with_actors == 2
     shared = resolve("impala", {"runs_per_gpu": "2"})
     assert with_gpus(cluster, shared, 1).parallelism_with_actors == 2
+    several = resolve("impala", {"runs_per_gpu": "2", "learners": "2"})
+    assert with_gpus(cluster, several, 1).parallelism_with_actors == 1
+    many = resolve("impala", {"runs_per_gpu": "2", "learners": "4", "actors": "4"})
+    with pytest.raises(
+        BadInput, match="the learners' 2 GPUs and actor_gpus=0 are more than the 1 "
+    ):
+        with_gpus(cluster, many, 1)
     alone = resolve("impala", {})
     assert with_gpus(cluster, alone, 1).parallelism_with_actors == 1
     with_actors = resolve("impala", {"runs_per_gpu": "2", "actor_gpus": "1", "actors": "1"})
