@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from config.cluster import DEFAULT, load_cluster
+from config.pod_shapes import AFFINITY, LABELS, POD_PATCH, Shape, check
 from tests.golden.argo_lint import lint
 from tests.golden.manifest_rules import RULES, Manifest, leaves
 from tests.golden.strict_schema import strict_schema
@@ -133,6 +135,34 @@ def test_a_recipe_says_how_it_is_used_and_no_text_of_it_is_a_secret(recipe: str)
     assert f"--cluster containers/kubernetes/profiles/{recipe}.yaml" in text
     assert re.match(r"# [A-Z]", text)
     assert "value:" not in text
+
+
+def largest(shape: Any) -> Any:
+    """A value with every field of a shape."""
+    if shape == LABELS:
+        return {"a": "b"}
+    if isinstance(shape, list):
+        return [largest(shape[0])]
+    if isinstance(shape, Shape):
+        return {name: largest(inner) for name, inner in shape.fields.items()}
+    return next(
+        value for value in ("x", *shape.allowed.split(" or "), 1, True) if shape.fits(value)
+    )
+
+
+def test_every_field_of_an_affinity_and_a_patch_is_rendered_as_it_stands(
+    schema: jsonschema.Draft202012Validator,
+) -> None:
+    affinity, patch = largest(AFFINITY), largest(POD_PATCH)
+    check(affinity, AFFINITY, "affinity")
+    check(patch, POD_PATCH, "pod_patch")
+    cluster = load_cluster()
+    pool = replace(cluster.actor, affinity=affinity, pod_patch=patch)
+    manifest = render.build_manifest(ALGORITHM, replace(cluster, actor=pool))
+    (actor,) = (leaf for leaf in leaves(manifest) if leaf["name"] == "train-actor")
+    assert actor["affinity"] == affinity
+    assert json.loads(actor["podSpecPatch"]).items() >= patch.items()
+    assert [error.message for error in schema.iter_errors(manifest)] == []
 
 
 def test_the_default_has_no_difference() -> None:

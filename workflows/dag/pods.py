@@ -324,10 +324,6 @@ def _pod(
     patched_resources: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Container:
-    further = pool_fields.mounts(pool)
-    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH}
-    if shared_memory and SHARED_MEMORY not in [one.mount_path for one in further]:
-        mounts["shared-memory"] = SHARED_MEMORY
     patch = pool_fields.patched(pool, patched_resources)
     requests = pool.requests
     limits = pool.limits
@@ -336,19 +332,7 @@ def _pod(
         image=image,
         image_pull_policy="IfNotPresent",
         command=["python", "-m", module],
-        env=[
-            Env(name="STORAGE", value=STORAGE),
-            Env(name="OUTPUTS", value=OUTPUTS),
-            Env(name="EXPERIMENT_OWNER", value="{{workflow.uid}}"),
-            Env(name="EXPERIMENT_WORKFLOW", value="{{workflow.name}}"),
-            Env(name="EXPERIMENT_IMAGE", value=image),
-            Env(
-                name="OMP_NUM_THREADS", value="1"
-            ),  # a step that computes with more sets its own number: pods share their node's cores
-            *(Env(name=key, value=value) for key, value in environment.items()),
-            FieldEnv(name="POD_IP", field_path="status.podIP"),
-            *pool_fields.variables(pool),
-        ],
+        env=[*_variables(image, environment), *pool_fields.variables(pool)],
         env_from=pool_fields.secrets(pool) or None,
         resources=Resources(
             cpu_request=requests.cpu,
@@ -357,10 +341,7 @@ def _pod(
             memory_limit=limits.memory,
         ),
         volumes=pool_fields.volumes(pool) or None,
-        volume_mounts=[
-            *(m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()),
-            *further,
-        ],
+        volume_mounts=_mounts(pool, shared_memory=shared_memory),
         security_context=HARDENED,
         annotations={**pool.annotations, **(annotations or {})} or None,
         pod_spec_patch=_as_patch(patch) if patch else None,
@@ -368,6 +349,33 @@ def _pod(
         **pool_fields.placement(cluster, pool),
         **options,
     )
+
+
+def _variables(image: str, environment: Mapping[str, str]) -> list[Env | FieldEnv]:
+    return [
+        Env(name="STORAGE", value=STORAGE),
+        Env(name="OUTPUTS", value=OUTPUTS),
+        Env(name="EXPERIMENT_OWNER", value="{{workflow.uid}}"),
+        Env(name="EXPERIMENT_WORKFLOW", value="{{workflow.name}}"),
+        Env(name="EXPERIMENT_IMAGE", value=image),
+        Env(
+            name="OMP_NUM_THREADS", value="1"
+        ),  # a step that computes with more sets its own number: pods share their node's cores
+        *(Env(name=key, value=value) for key, value in environment.items()),
+        FieldEnv(name="POD_IP", field_path="status.podIP"),
+    ]
+
+
+def _mounts(pool: Pool, *, shared_memory: bool) -> list[m.VolumeMount]:
+    """The project's mounts and those of the pool. The pool may have a shared memory of its own."""
+    further = pool_fields.mounts(pool)
+    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH}
+    if shared_memory and SHARED_MEMORY not in [one.mount_path for one in further]:
+        mounts["shared-memory"] = SHARED_MEMORY
+    return [
+        *(m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()),
+        *further,
+    ]
 
 
 def _retries(*, limit: int, first_wait: str) -> RetryStrategy:
