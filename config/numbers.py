@@ -41,6 +41,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def hours(value: float) -> str:
+    """Hours with their fraction, for costs in tables: 0.25, 12.5, 1 204."""
+    return number(value) if value >= 1 else f"{value:.2f}"
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     if count == 1:

@@ -1,4 +1,4 @@
-"""Reads an experiment's directory once, as plain values. Needs neither numpy nor a plot library."""
+"""Reads an experiment's directory once, as plain values. Needs no plot library."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
 from config.resolve import STEPS, Resolved, resolve
+from steps.directory.cost import Cost, experiment_cost
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
@@ -175,6 +176,7 @@ class Facts:
     files: tuple[str, ...]
     workflow_status: str
     damaged: tuple[str, ...]
+    cost: Cost
 
     @property
     def resolved(self) -> Resolved:
@@ -215,6 +217,7 @@ def read_facts(
         ),
         workflow_status=workflow_status,
         damaged=tuple(damaged_files(directory, resolved.experiment.runs, resolved.measure)),
+        cost=experiment_cost(directory, resolved.experiment.runs),
     )
 
 

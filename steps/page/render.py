@@ -15,6 +15,7 @@ import jinja2
 
 from config import pipeline
 from config.numbers import duration, number
+from steps.page.cost import said_of_cost
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.strength import said_of_strength, standing
@@ -75,6 +76,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             derived=derived(facts.resolved)
             | computed(facts.directory, facts.resolved.vectorisation),
             members=said_of_members(facts),
+            cost=said_of_cost(facts.cost),
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),
             arena_plots=ARENA_PLOTS,
