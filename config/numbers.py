@@ -46,6 +46,14 @@ def hours(value: float) -> str:
     return number(value) if value >= 1 else f"{value:.2f}"
 
 
+def byte_size(count: int) -> str:
+    """`12 B`, `3.4 kB`, `2.1 GB`."""
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     if count == 1:
