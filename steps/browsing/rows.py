@@ -30,8 +30,8 @@ class Row:
     """One line.
 
     note: why it is in that state; empty if that needs no reason. started: ISO 8601 in UTC. value: of the
-    headline, None if nothing is claimed. shown: the same for people. measure: what it is. interval: `479.1
-    to 495.8`. n: of how many runs. headline: the whole as the report says it. epochs, runs: done and
+    headline, None if nothing is claimed. shown: the same for people. measure: what it is. ends: of its
+    interval. n: of how many runs. headline: the whole as the report says it. epochs, runs: done and
     planned. report: whether there is a page.
     """
 
@@ -44,13 +44,18 @@ class Row:
     value: float | None = None
     shown: str = ""
     measure: str = ""
-    interval: str = ""
+    ends: tuple[float, float] | None = None
     n: int = 0
     headline: str = ""
     epochs: tuple[int, int] = (0, 0)
     runs: tuple[int, int] = (0, 0)
     cost: Cost = field(default_factory=Cost)
     report: bool = False
+
+    @property
+    def interval(self) -> str:
+        """`479.1 to 495.8`; empty without one."""
+        return "" if self.ends is None else f"{number(self.ends[0])} to {number(self.ends[1])}"
 
     @property
     def fraction(self) -> float:
@@ -123,7 +128,7 @@ def _claimed(facts: Facts, head: Headline) -> dict[str, Any]:
         "value": value,
         "shown": head.value,
         "measure": name,
-        "interval": f"{number(ends[0])} to {number(ends[1])}" if ends else "",
+        "ends": (float(ends[0]), float(ends[1])) if ends else None,
         "n": scores["n"],
         "headline": f"{head.name} {head.value}, {head.interval}; {head.note}",
     }

@@ -15,7 +15,7 @@ from config.errors import BadInput, WrongDirectory
 from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
-from config.resolve import STEPS, Resolved, resolve
+from config.resolve import NOT_RECORDED, Resolved, resolve
 from steps.directory.cost import Cost, experiment_cost
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
@@ -229,7 +229,7 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
         preset = None
     sections: dict[str, list[Setting]] = {}
     for info in parameters(resolved.algorithm):
-        if info.name == STEPS:  # among the derived quantities
+        if info.name in NOT_RECORDED:  # the steps are among the derived quantities
             continue
         value = to_text(getattr(getattr(resolved, info.section), info.name))
         default = value

@@ -124,10 +124,12 @@ def cpu(
     own: Sequence[str],
     image: str = "",
     deadline_s: int | None = None,
+    environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Container:
     """A pod that evaluates, films, plots or reports; it never has a GPU. image: by default the input
-    `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit.
+    `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit. environment:
+    further variables.
     """
     retries = _retries(limit=6, first_wait="2s", longest_wait="5m")
     if deadline_s is not None:
@@ -138,7 +140,7 @@ def cpu(
         module,
         pool=cluster.cpu,
         image=image or IMAGES["cpu"],
-        environment=NO_GPU,
+        environment={**NO_GPU, **(environment or {})},
         shared_memory=False,
         retries=retries,
         inputs=inputs(*own, *([] if image else ["cpu_image"])),
