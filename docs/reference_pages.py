@@ -20,7 +20,7 @@ from config.tables import parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = ("workflows.submit", "workflows.local.__main__")
-BY_HAND = ("steps.browse", "steps.check", "steps.export", "steps.versus")
+BY_HAND = ("steps.browse", "steps.check", "steps.export", "steps.prune", "steps.versus")
 COMMANDS = (*SUBMIT, *(step.module for step in (*STEPS, *STUDY_STEPS, NOTICE)), *BY_HAND)
 WIDTH = 100  # columns of a help text
 

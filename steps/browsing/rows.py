@@ -31,7 +31,8 @@ class Row:
 
     note: why it is in that state; empty if that needs no reason. started: ISO 8601 in UTC. value: of the
     headline, None if nothing is claimed. shown: the same for people. measure: what it is. ends: of its
-    interval. n: of how many runs. headline: the whole as the report says it. epochs, runs: done and
+    interval. n: of how many runs.
+    higher_is_better: whether a larger value is the better one. headline: the whole as the report says it. epochs, runs: done and
     planned. report: whether there is a page.
     """
 
@@ -46,6 +47,7 @@ class Row:
     measure: str = ""
     ends: tuple[float, float] | None = None
     n: int = 0
+    higher_is_better: bool = True
     headline: str = ""
     epochs: tuple[int, int] = (0, 0)
     runs: tuple[int, int] = (0, 0)
@@ -130,6 +132,7 @@ def _claimed(facts: Facts, head: Headline) -> dict[str, Any]:
         "measure": name,
         "ends": (float(ends[0]), float(ends[1])) if ends else None,
         "n": scores["n"],
+        "higher_is_better": facts.resolved.measure.higher_is_better,
         "headline": f"{head.name} {head.value}, {head.interval}; {head.note}",
     }
 

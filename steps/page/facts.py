@@ -20,6 +20,7 @@ from steps.directory.cost import Cost, experiment_cost
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.pruned import Pruned, read_pruned
 from steps.directory.status import Progress, Status, read_progress, read_status
 from steps.directory.usable import (
     Episode,
@@ -166,7 +167,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything that the page shows."""
+    """Everything that the page shows. pruned: the runs whose state was deleted."""
 
     directory: ExperimentDirectory
     record: ExperimentRecord
@@ -177,6 +178,7 @@ class Facts:
     workflow_status: str
     damaged: tuple[str, ...]
     cost: Cost
+    pruned: Mapping[int, Pruned]
 
     @property
     def resolved(self) -> Resolved:
@@ -218,6 +220,11 @@ def read_facts(
         workflow_status=workflow_status,
         damaged=tuple(damaged_files(directory, resolved.experiment.runs, resolved.measure)),
         cost=experiment_cost(directory, resolved.experiment.runs),
+        pruned={
+            index: found
+            for index in range(resolved.experiment.runs)
+            if (found := read_pruned(directory.run(index))) is not None
+        },
     )
 
 

@@ -26,6 +26,7 @@ FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
 COMMANDS = {
     "steps.browse": False,
     "steps.notify": False,
+    "steps.prune": False,
     "steps.export": True,
     "steps.check": False,
     "steps.versus": False,
