@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config import VERSION
+from config import VERSION, webhook
 from config.memory import MEMORY
 from config.parameters import parameter
 
@@ -207,4 +207,13 @@ class Experiment:
         form="a Kubernetes name",
         help="persistent volume claim that is mounted as the storage",
         identity=False,
+    )
+    notify: str | None = parameter(
+        None,
+        optional=True,
+        identity=False,
+        secret=True,
+        canonical=webhook.checked,
+        form=webhook.FORM,
+        help=webhook.HELP,
     )

@@ -41,6 +41,19 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def hours(value: float) -> str:
+    """Hours with their fraction, for costs in tables: 0.25, 12.5, 1 204."""
+    return number(value) if value >= 1 else f"{value:.2f}"
+
+
+def byte_size(count: int) -> str:
+    """`12 B`, `3.4 kB`, `2.1 GB`."""
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `3 runs`."""
     if count == 1:

@@ -46,7 +46,8 @@ class Parameter:
     canonical: returns the canonical spelling of a text, or raises `ValueError` with the reason.
     form: words for the allowed values, in place of the type and the range. identity: whether the
     value can change a training. later: whether only steps after the training read it. exponents:
-    an integer may also be written as a whole number with an exponent, 1e6.
+    an integer may also be written as a whole number with an exponent, 1e6. secret: no message repeats
+    the value.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Parameter:
     optional: bool = False
     exponents: bool = False
     later: bool = False
+    secret: bool = False
 
     @property
     def allowed(self) -> str:
@@ -92,7 +94,7 @@ class Parameter:
                 return None
             raise BadInput(f"empty value for {self.name!r}; allowed: {self.allowed}")
         if isinstance(value, str):
-            refuse_hostile(self.name, value)
+            refuse_hostile(self.name, value, said=self._said(value))
             typed = self._from_text(value)
         else:
             typed = self._from_typed(value)
@@ -161,8 +163,12 @@ class Parameter:
     def refusal(self, value: object, because: str = "") -> BadInput:
         """The message `parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
         return BadInput(
-            f"parameter {self.name!r} cannot be {shown(value)}{because}; allowed: {self.allowed}"
+            f"parameter {self.name!r} cannot be {self._said(value)}{because}; allowed: {self.allowed}"
         )
+
+    def _said(self, value: object) -> str:
+        """The value in a message."""
+        return "what was given" if self.secret else shown(value)
 
 
 def parameter(
@@ -180,6 +186,7 @@ def parameter(
     optional: bool = False,
     exponents: bool = False,
     later: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Declare a parameter as a dataclass field. The arguments are those of `Parameter`; what only
     later steps read is not part of the identity.
@@ -187,7 +194,7 @@ def parameter(
     described = {
         "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern,
         "canonical": canonical, "form": form, "identity": identity and not later, "optional": optional,
-        "exponents": exponents, "later": later,
+        "exponents": exponents, "later": later, "secret": secret,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=described)
 
@@ -227,25 +234,24 @@ def _is_whole(number: Decimal) -> bool:
     return number == number.to_integral_value()
 
 
-def refuse_hostile(name: str, value: str) -> None:
+def refuse_hostile(name: str, value: str, *, said: str = "") -> None:
     """Raise `BadInput` for texts that no value may contain: braces, which Argo expands, dollars,
-    which Kubernetes expands, control characters, and texts that are too long.
+    which Kubernetes expands, control characters, and texts that are too long. said: the value in the message; by default the value itself.
     """
+    said = said or shown(value)
     if len(value) > LONGEST_VALUE:
         raise BadInput(
             f"parameter {name!r} is {len(value)} characters long; allowed: {LONGEST_VALUE}"
         )
     if "{" in value or "}" in value:
-        raise BadInput(
-            f"parameter {name!r} cannot be {shown(value)}; braces are not allowed in a value"
-        )
+        raise BadInput(f"parameter {name!r} cannot be {said}; braces are not allowed in a value")
     if "$(" in value or "$$" in value:
         raise BadInput(
-            f"parameter {name!r} cannot be {shown(value)}; '$(' and '$$' are not allowed in a value"
+            f"parameter {name!r} cannot be {said}; '$(' and '$$' are not allowed in a value"
         )
     if not value.isprintable():
         raise BadInput(
-            f"parameter {name!r} cannot be {shown(value)}; control characters and unusual spaces are not allowed in a value"
+            f"parameter {name!r} cannot be {said}; control characters and unusual spaces are not allowed in a value"
         )
 
 

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 Scope = Literal[
     "experiment", "run", "exit", "study", "study-round", "study-exit",
-    "search", "search-lane", "search-trial", "search-again", "search-exit",
+    "search", "search-lane", "search-trial", "search-again", "search-exit", "notice",
 ]  # fmt: skip
 """A step runs once in an experiment, once in each run, or once at the very end, however the
 workflow ended. Those of a study work on a directory that contains the experiments' own: once, once
 after each round of experiments, or once at the very end. Those of a search: once, once for each trial of a
-lane, once for each rung of a trial, once in the study of the winner, or once at the very end.
+lane, once for each rung of a trial, once in the study of the winner, or once at the very end. A notice comes
+behind the last step of any workflow, and writes nothing into a directory, which has been released by then.
 """
 Pool = Literal["gpu", "cpu"]
 End = Literal["succeeded", "ended"]
@@ -318,6 +319,8 @@ SEARCH_STEPS: tuple[Step, ...] = (
     Step(name="report-search", scope="search-exit", leaves=("report.html",), deadline_s=3600),
 )
 """The steps of a search around its trials and the experiments of the winner, in their order."""
+NOTICE = Step(name="notify", scope="notice", required=False, deadline_s=600)
+"""Tells a web address how a workflow of any kind ended, if its parameter `notify` names one."""
 
 
 def steps(scope: Scope) -> tuple[Step, ...]:
@@ -332,7 +335,7 @@ def names(scope: Scope) -> tuple[str, ...]:
 
 def find(name: str) -> Step:
     """The step of this name. Raises `BadInput`."""
-    known = (*STEPS, *STUDY_STEPS, *SEARCH_STEPS)
+    known = (*STEPS, *STUDY_STEPS, *SEARCH_STEPS, NOTICE)
     for step in known:
         if step.name == name:
             return step

@@ -33,6 +33,7 @@ from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import Parameter, declared, to_text
 from config.presets import preset_values, unknown_parameter
+from config.webhook import NOTIFY
 from config.workers import WorkerSettings
 
 DONE_AGAIN = 50
@@ -43,6 +44,8 @@ STEPS = "steps"
 """The parameter that says the length of a training in other words than `epochs`: a resolved
 experiment has epochs only.
 """
+NOT_RECORDED = (STEPS, NOTIFY)
+"""The parameters that experiment.yaml does not hold."""
 LONGEST_INTERVAL_STEPS = 250_000
 """The largest default distance of two checkpoints, in environment steps, so that a preemption of a
 long training costs minutes and not hours.
@@ -323,7 +326,8 @@ class Resolved:
         """
         members = {} if self.members is None else _as_json(self.members)
         experiment = _as_json(self.experiment)
-        del experiment[STEPS]
+        for name in NOT_RECORDED:
+            del experiment[name]
         return {
             "algorithm": self.algorithm,
             "game": _as_json(self.game),
@@ -353,7 +357,7 @@ class Resolved:
         _same_keys("experiment", written, [*own, *of_inputs], needed=own)
         resolved = Resolved(
             algorithm=written["algorithm"],
-            experiment=_read(Experiment, "experiment", written["experiment"], without=(STEPS,)),
+            experiment=_read(Experiment, "experiment", written["experiment"], without=NOT_RECORDED),
             environment=_read(descriptor.environment, "environment", written["environment"]),
             hyperparameters=_read(
                 descriptor.hyperparameters, "hyperparameters", written["hyperparameters"]

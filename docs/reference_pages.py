@@ -15,13 +15,13 @@ import sys
 from pathlib import Path
 
 from config.algorithms import ALGORITHMS
-from config.pipeline import STEPS, STUDY_STEPS
+from config.pipeline import NOTICE, STEPS, STUDY_STEPS
 from config.tables import cluster_tables, parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = ("workflows.submit", "workflows.local.__main__")
-BY_HAND = ("steps.check", "steps.export", "steps.versus")
-COMMANDS = (*SUBMIT, *(step.module for step in (*STEPS, *STUDY_STEPS)), *BY_HAND)
+BY_HAND = ("steps.browse", "steps.check", "steps.export", "steps.prune", "steps.versus")
+COMMANDS = (*SUBMIT, *(step.module for step in (*STEPS, *STUDY_STEPS, NOTICE)), *BY_HAND)
 WIDTH = 100  # columns of a help text
 
 

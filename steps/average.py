@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
 from steps.command.main import run_step
+from steps.directory.cost import Cost, cost_of, total
 from steps.directory.experiment import evaluation_inputs
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
@@ -37,6 +38,7 @@ from steps.directory.usable import (
     Usable,
     evaluation_episodes,
     fingerprint,
+    resource_columns,
     training_columns,
     training_score,
     usability,
@@ -346,7 +348,12 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
         },
         "seed": experiment.seed,
         "versions": context.record.versions,
+        "cost": asdict(total(_cost(context.directory.run(run.index)) for run in runs)),
     }
+
+
+def _cost(run: RunDirectory) -> Cost:
+    return cost_of(run, resource_columns(run))
 
 
 def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing]:

@@ -14,12 +14,15 @@ from pathlib import Path
 
 from config.ending import end
 from config.errors import BadInput, shown
+from config.experiment import Experiment
 from config.given import from_argo
 from config.outdir import check_outdir
+from config.parameters import declared
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
 from config.study.workflow_parameters import OF_WORKFLOW, PART, WHOLE
+from config.webhook import NOTIFY
 from steps.command.main import guarded, write_outputs
 from steps.directory.continuing import held_experiment
 from steps.directory.files import make_and_probe, write_if_changed
@@ -94,6 +97,7 @@ def asked(
                 f"{', '.join(known)}; what holds for all experiments stands in the study, "
                 "below `parameters`"
             )
+    declared(Experiment)[NOTIFY].parse(given.get(NOTIFY))
     text = given.get("study", "") if arguments.study is None else read_text(arguments.study)
     if not text:
         raise BadInput(

@@ -47,6 +47,7 @@ from steps.directory.files import make_and_probe, read_bytes, refuse_links, writ
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.length import check_length
 from steps.directory.network_storage import may_be_late, wait_until_seen
+from steps.directory.pruned import refuse_pruned
 from steps.directory.starting_point import (
     origin_directory,
     recorded_games,
@@ -234,11 +235,14 @@ def _content(path: Path) -> bytes | None:
 
 def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
     """The record to write: `submitted` as the continuation of what the directory contains. Raises
-    `WrongDirectory`, and `BadInput` for a length that its trainings cannot have.
+    `WrongDirectory`, also where the state of its trainings was deleted, and `BadInput` for a length that
+    they cannot have.
     """
     if not directory.experiment_yaml.exists():
         return submitted
     before = read_experiment(directory)
+    for index in range(before.resolved.experiment.runs):
+        refuse_pruned(directory.run(index))
     check_length(directory, before, submitted.resolved)
     return continued(before, submitted)
 

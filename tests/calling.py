@@ -35,7 +35,8 @@ def calling(manifest: Manifest, experiments: Mapping[str, Mapping[str, str]]) ->
             {"name": "cpu_image", "value": "{{workflow.parameters.cpu_image}}"},
         ]
     }
-    own = [template for template in spec["templates"] if template["name"] != spec["onExit"]]
+    at_exit = (spec["onExit"], "notify")
+    own = [template for template in spec["templates"] if template["name"] not in at_exit]
     study = {"name": "study", "dag": {"tasks": calls}}
     ending = {"name": "reports", "dag": {"tasks": [reports]}}
     return outer | {

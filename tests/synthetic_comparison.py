@@ -19,7 +19,7 @@ from steps.comparison.compared import (
     Standing,
     Test,
 )
-from steps.comparison.entries import Cost
+from steps.directory.cost import Cost
 from steps.statistics.curves import curve, mean_of_parts
 from steps.statistics.intervals import Estimate
 from steps.statistics.over_games import aggregates, curve_over_games, improvement, profile

@@ -14,7 +14,7 @@ from config.parameters import to_text
 from config.strict_yaml import dump
 from config.study import Search, Study
 from config.study.search import Varied
-from config.study.workflow_parameters import OF_CLUSTER
+from config.study.workflow_parameters import of_workflow
 from steps.directory.search import pods_of_search, refuse_too_large
 from workflows.dag.render import SEARCH, rendered_study, with_values
 from workflows.local import detect
@@ -54,7 +54,7 @@ def checked(
         "study": dump(document),
         "outdir": where.outdir if where else cluster_outdir(study.outdir),
     }
-    values |= {name: text for name, text in request.given.items() if name in OF_CLUSTER}
+    values |= of_workflow(request.given)
     name = request.name or ("" if request.manifest else f"search-{secrets.token_hex(3)}")
     name = check_name(name) if name else ""
     manifest = rendered_study(cluster, active, kind=SEARCH)

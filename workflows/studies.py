@@ -16,7 +16,7 @@ from config.parameters import declared
 from config.resolve import Resolved
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, Study, read_study, read_text, with_other_values
-from config.study.workflow_parameters import OF_CLUSTER, PART
+from config.study.workflow_parameters import OF_WORKFLOW_ALONE, PART, of_workflow
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows import searches
@@ -37,8 +37,6 @@ from workflows.sharing import fitted_to_all
 SUFFIXES = (".yaml", ".yml")
 NAMES = 3
 """The first columns of a plan, which hold no numbers."""
-CLAIM = "claim"
-"""A parameter that is given to the workflow alone; others of the cluster also to the experiments."""
 
 
 def is_study(request: Request) -> bool:
@@ -56,9 +54,10 @@ def read(request: Request, *, local: bool) -> Study:
             "--presets is for one experiment; a study has `parameters` for all of its own"
         )
     text = read_text(path)
-    given = {name: value for name, value in request.given.items() if name != CLAIM}
-    if CLAIM in request.given:
-        declared(Experiment)[CLAIM].parse(request.given[CLAIM])
+    given = {name: value for name, value in request.given.items() if name not in OF_WORKFLOW_ALONE}
+    for name in OF_WORKFLOW_ALONE:
+        if name in request.given:
+            declared(Experiment)[name].parse(request.given[name])
     study = read_study(text, str(path), given)
     where = _place(request, study, local=local)
 
@@ -101,7 +100,7 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
         "study": dump(study.document),
         "outdir": where.outdir if where else cluster_outdir(study.outdir),
     }
-    values |= {name: text for name, text in request.given.items() if name in OF_CLUSTER}
+    values |= of_workflow(request.given)
     title = f"study of {len(study.cells)} experiments, {_sum_of_runs(resolved.values())} runs"
     name = request.name or ("" if request.manifest else f"study-{secrets.token_hex(3)}")
     found = []

@@ -14,12 +14,14 @@ from config.experiment import Experiment
 from config.located import Located
 from config.parameters import Parameter, declared, to_text
 from config.presets import preset_parameters, unknown_parameter
+from config.webhook import NOTIFY
 
 OF_THE_STUDY = {
     "game": "the study's games are listed under 'games'",
     "outdir": "every experiment has a directory of its own below the study's 'outdir'",
     "runs": "all experiments have the number of runs that the study's key 'runs' says",
     "claim": "a workflow has one storage for all experiments, which -p claim=… names",
+    NOTIFY: "a workflow tells once how it ended, to the address that -p notify=… names",
 }
 """Parameters of an experiment that the study itself decides, and how."""
 SEED = "seed"

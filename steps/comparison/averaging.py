@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from steps.average import SAME_SCORE
 from steps.comparison.compared import Averaged
-from steps.comparison.entries import Cost
 from steps.statistics.curves import (
     Curve,
     common_grid,
@@ -120,20 +118,3 @@ def thinned(one: Curve) -> Curve:
         return one
     grid = common_grid([one], RUN_POINTS)
     return Curve(steps=grid, values=hold(one, grid))
-
-
-def total(costs: Iterable[Cost]) -> Cost:
-    """The sum of what is known of each part; None if nothing is."""
-    listed = list(costs)
-
-    def added(known: Iterable[float | None]) -> float | None:
-        numbers = [number for number in known if number is not None]
-        return math.fsum(numbers) if numbers else None
-
-    preemptions = added(one.preemptions for one in listed)
-    return Cost(
-        processor_h=added(one.processor_h for one in listed),
-        gpu_h=added(one.gpu_h for one in listed),
-        preemptions=None if preemptions is None else int(preemptions),
-        repeated_h=added(one.repeated_h for one in listed),
-    )

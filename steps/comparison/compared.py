@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.measures import Measure
-from steps.comparison.entries import Cost
+from steps.directory.cost import Cost
 from steps.statistics.curves import Curve
 from steps.statistics.intervals import Band, Estimate
 from steps.statistics.over_games import Aggregates

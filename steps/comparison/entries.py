@@ -9,24 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from config.measures import RETURN, Measure
+from steps.directory.cost import Cost
 from steps.statistics.curves import Curve
 
 EMPTY = Curve(steps=np.empty(0, np.int64), values=np.empty(0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What a run has cost; None where its files do not say.
-
-    processor_h: processor-hours of the training, all its processes together. gpu_h: hours in which it
-    held a GPU. preemptions: how often it was started again. repeated_h: processor-hours that were lost
-    by that and done again.
-    """
-
-    processor_h: float | None = None
-    gpu_h: float | None = None
-    preemptions: int | None = None
-    repeated_h: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steps.comparison.averaging import total
 from steps.comparison.compared import Overall
 from steps.comparison.contenders import Contender
 from steps.comparison.sample_efficiency import Efficiency, sample_efficiency
 from steps.comparison.standings import Range, Standings, normalised
+from steps.directory.cost import total
 from steps.statistics.over_games import Scores, aggregates, improvement, profile
 from steps.statistics.scores import Floats, mean
 

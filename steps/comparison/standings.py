@@ -17,11 +17,11 @@ from steps.comparison.averaging import (
     averaged_over_time,
     estimates,
     remarks_on,
-    total,
 )
 from steps.comparison.compared import Averaged, Standing
 from steps.comparison.contenders import Contender
 from steps.comparison.entries import Entry
+from steps.directory.cost import total
 from steps.statistics.ranks import ranks
 from steps.statistics.scores import Floats
 

@@ -44,6 +44,7 @@ from steps.directory.files import (
 )
 from steps.directory.layout import RunDirectory
 from steps.directory.network_storage import longest_wait_s
+from steps.directory.pruned import refuse_pruned
 from steps.directory.segments import STREAMS, STREAMS_LIMIT_BYTES, Stream
 from steps.directory.status import pause_of, read_status
 from steps.directory.tables import sum_of_start
@@ -218,8 +219,10 @@ def load_newest(
     identity: what the checkpoint must belong to. continues: a training will go on from it, so the
     rows that it counts on must exist. passed_over: whether an older one is preferred, if there is any.
     Raises `WrongDirectory` for another identity (with the
-    differences) or a newer format, and `NoUsableState` if there are checkpoints and none is usable.
+    differences) or a newer format, and `NoUsableState` if there are checkpoints and none is usable, or if
+    they were deleted on purpose.
     """
+    refuse_pruned(run)
     skipped: list[str] = []
     last_resort: Checkpoint | None = None
     for step in reversed(run.checkpoint_steps()):

@@ -7,7 +7,8 @@ all of this. `refuse_links` makes sure that nothing is written outside of the ou
 
 For tests, `EXPERIMENT_FAULT` kills the process (SIGKILL) at a named point:
 `<point>[:<n>[:<part of the path>]]`, at the n-th time that the point is met with a path that
-contains the part. Points: after_temporary, before_rename, after_rename, mid_row, mid_save.
+contains the part. Points: after_temporary, before_rename, after_rename, mid_row, mid_save,
+before_delete.
 """
 
 from __future__ import annotations

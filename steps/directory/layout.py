@@ -61,6 +61,11 @@ class RunDirectory:
         return self.root / "best-snapshot.csv"
 
     @property
+    def pruned_json(self) -> Path:
+        """That the run's state was deleted, see `steps.directory.pruned`."""
+        return self.root / "pruned.json"
+
+    @property
     def train_csv(self) -> Path:
         """One row per log interval; nothing in it depends on the clock."""
         return self.root / "train.csv"

@@ -32,6 +32,7 @@ from steps.directory.arrays import DamagedError
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.files import read_bytes, remove, remove_temporaries
 from steps.directory.layout import RunDirectory
+from steps.directory.pruned import refuse_pruned
 from steps.directory.tables import read_rows
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def load(run: RunDirectory, step: int, resolved: Resolved) -> Checkpoint:
     """One verified snapshot. Raises `NoUsableState`, which says what to do, for a damaged one, and
     `WrongDirectory` for one of another experiment.
     """
+    refuse_pruned(run)
     path = run.snapshot(step)
     try:
         return checkpoints.belonging(checkpoints.load(path), resolved.identity())

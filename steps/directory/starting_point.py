@@ -21,6 +21,7 @@ from steps.directory.checkpoints import Checkpoint, load_newest
 from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.pruned import read_pruned
 
 
 def with_origin(resolved: Resolved, outdir: Path, start_from: Path | None) -> Resolved:
@@ -102,6 +103,10 @@ def _run(start_from: Path, record: ExperimentRecord, index: int) -> RunDirectory
 
 
 def _require_checkpoint(resolved: Resolved, theirs: RunDirectory) -> None:
+    if read_pruned(theirs) is not None:
+        raise refusal(
+            resolved, f"steps.prune has deleted the checkpoints of its run {theirs.index}"
+        )
     if not theirs.checkpoint_steps():
         raise refusal(resolved, f"no checkpoint in {theirs.checkpoints}: train makes it")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from config.numbers import counted, number
+from config.numbers import counted, hours, number
 from steps.comparison.compared import Comparison, Loss, Overall, Standing, Test
-from steps.comparison.entries import Cost
+from steps.directory.cost import Cost
 from steps.directory.files import write_if_changed
 from steps.page.media import LABELLED_DARK, Plot, Plots
 from steps.page.render import FOLDER, environment, policy_of, trusted
@@ -279,14 +279,10 @@ def _together(costs: Sequence[Cost]) -> Cost:
 
 
 def _cost(cost: Cost) -> list[str]:
-    hours = [cost.processor_h, cost.gpu_h, cost.repeated_h]
-    processor, gpu, repeated = (ABSENT if one is None else _hours(one) for one in hours)
+    parts = [cost.processor_h, cost.gpu_h, cost.repeated_h]
+    processor, gpu, repeated = (ABSENT if one is None else hours(one) for one in parts)
     preemptions = ABSENT if cost.preemptions is None else str(cost.preemptions)
     return [processor, gpu, preemptions, repeated]
-
-
-def _hours(value: float) -> str:
-    return number(value) if value >= 1 else f"{value:.2f}"
 
 
 def _sources(comparison: Comparison) -> list[dict[str, Any]]:

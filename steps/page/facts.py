@@ -1,4 +1,4 @@
-"""Reads an experiment's directory once, as plain values. Needs neither numpy nor a plot library."""
+"""Reads an experiment's directory once, as plain values. Needs no plot library."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from config.errors import BadInput, WrongDirectory
 from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
-from config.resolve import STEPS, Resolved, resolve
+from config.resolve import NOT_RECORDED, Resolved, resolve
+from steps.directory.cost import Cost, experiment_cost
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.pruned import Pruned, read_pruned
 from steps.directory.status import Progress, Status, read_progress, read_status
 from steps.directory.usable import (
     Episode,
@@ -165,7 +167,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything that the page shows."""
+    """Everything that the page shows. pruned: the runs whose state was deleted."""
 
     directory: ExperimentDirectory
     record: ExperimentRecord
@@ -175,6 +177,8 @@ class Facts:
     files: tuple[str, ...]
     workflow_status: str
     damaged: tuple[str, ...]
+    cost: Cost
+    pruned: Mapping[int, Pruned]
 
     @property
     def resolved(self) -> Resolved:
@@ -215,6 +219,12 @@ def read_facts(
         ),
         workflow_status=workflow_status,
         damaged=tuple(damaged_files(directory, resolved.experiment.runs, resolved.measure)),
+        cost=experiment_cost(directory, resolved.experiment.runs),
+        pruned={
+            index: found
+            for index in range(resolved.experiment.runs)
+            if (found := read_pruned(directory.run(index))) is not None
+        },
     )
 
 
@@ -226,7 +236,7 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
         preset = None
     sections: dict[str, list[Setting]] = {}
     for info in parameters(resolved.algorithm):
-        if info.name == STEPS:  # among the derived quantities
+        if info.name in NOT_RECORDED:  # the steps are among the derived quantities
             continue
         value = to_text(getattr(getattr(resolved, info.section), info.name))
         default = value

@@ -14,12 +14,13 @@ from typing import Any
 import jinja2
 
 from config import pipeline
-from config.numbers import duration, number
+from config.numbers import byte_size, duration, number
+from steps.page.cost import said_of_cost
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.strength import said_of_strength, standing
 from steps.page.training_members import said_of_members
-from steps.page.verdict import headline
+from steps.page.verdict import headline, spoken
 
 FOLDER = Path(__file__).parent
 ARENA_PLOTS = {
@@ -75,6 +76,8 @@ def render(facts: Facts, missing: list[str]) -> str:
             derived=derived(facts.resolved)
             | computed(facts.directory, facts.resolved.vectorisation),
             members=said_of_members(facts),
+            cost=said_of_cost(facts.cost),
+            pruned=_said_of_pruned(facts),
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),
             arena_plots=ARENA_PLOTS,
@@ -99,6 +102,14 @@ def environment() -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "duration": duration}
     return environment
+
+
+def _said_of_pruned(facts: Facts) -> str:
+    """Which runs have lost their state, how much, and when."""
+    listed = facts.pruned.values()
+    size = byte_size(sum(one.bytes for one in listed))
+    last = max((one.time for one in listed), default="").replace("T", " ")
+    return f"The checkpoints, snapshots and replays of {spoken(list(facts.pruned))} were deleted by steps.prune: {size}, {last}"
 
 
 def _plots(plots: Plots, run: Run) -> dict[str, Plot]:

@@ -7,14 +7,10 @@ here), and requests that change the game must come from the page itself (`Origin
 
 from __future__ import annotations
 
-import hmac
 import json
-import secrets
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +18,30 @@ from agents.games.boards import board_of
 from config.errors import BadInput, shown
 from steps.playing.session import COLOURS, Session
 from steps.playing.terminal import ended
+from steps.web.token_server import LOCKED, LOOPBACK, TokenRequests, TokenServer
 
-HOST = "127.0.0.1"
 FILES = {
     "": ("game.html", "text/html; charset=utf-8"),
     "game.css": ("game.css", "text/css; charset=utf-8"),
     "game.js": ("game.js", "text/javascript; charset=utf-8"),
 }
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    f"{LOCKED}"
+)
 LARGEST_REQUEST_BYTES = 1000
-TIMEOUT_S = 30.0
-"""How long a request may take to arrive: browsers open connections that they never use."""
 
 
-class GameServer(ThreadingHTTPServer):
+class GameServer(TokenServer):
     """Serves one game at a time. `address` is what the person opens."""
 
-    daemon_threads = True
-
     def __init__(self, session: Session) -> None:
-        super().__init__((HOST, 0), _Requests)
+        super().__init__(LOOPBACK, 0, _Requests)
         self.session = session
         # The server answers each request in a thread of its own.
         self.lock = threading.Lock()
-        self.token = secrets.token_urlsafe(24)
-        self.host = f"{HOST}:{self.server_port}"
+        self.host = f"{LOOPBACK}:{self.server_port}"
         self.address = f"http://{self.host}/{self.token}/"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing about a browser that has left, which is no error."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
 
     def answer(self, asked: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request of the page, as JSON. Raises `BadInput`."""
@@ -138,32 +121,30 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
     return value
 
 
-class _Requests(BaseHTTPRequestHandler):
+class _Requests(TokenRequests):
     server: GameServer
-    server_version = "game"
-    sys_version = ""
-    timeout = TIMEOUT_S
+    policy = POLICY
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name is http.server's
         """Send the page or one of its two files."""
         name = self._name()
         if name is None or name not in FILES:
-            self._send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
+            self.send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
             return
         file, kind = FILES[name]
-        self._send(HTTPStatus.OK, (Path(__file__).parent / file).read_bytes(), kind)
+        self.send(HTTPStatus.OK, (Path(__file__).parent / file).read_bytes(), kind)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name is http.server's
         """Answer the page's script."""
         name = self._name()
         size = self.headers.get("Content-Length", "")
         is_own = self.headers.get("Origin") == f"http://{self.server.host}"
         is_json = self.headers.get("Content-Type") == "application/json"
         if name is None or not (is_own and is_json):
-            self._send(HTTPStatus.FORBIDDEN, b"not from the page of this game\n", "text/plain")
+            self.send(HTTPStatus.FORBIDDEN, b"not from the page of this game\n", "text/plain")
             return
         if not size.isdecimal() or int(size) > LARGEST_REQUEST_BYTES:
-            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long\n", "text/plain")
+            self.send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long\n", "text/plain")
             return
         status = HTTPStatus.OK
         try:
@@ -171,29 +152,16 @@ class _Requests(BaseHTTPRequestHandler):
         except BadInput as error:
             status = HTTPStatus.BAD_REQUEST
             answer = {"error": str(error)}
-        self._send(status, json.dumps(answer).encode(), "application/json")
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing, because every request contains the token."""
+        self.send(status, json.dumps(answer).encode(), "application/json")
 
     def _name(self) -> str | None:
         """The requested name without the token; None if the token is wrong."""
         _, _, rest = self.path.partition("/")
         token, _, name = rest.partition("/")
-        # Compared in constant time: the answer's delay must not tell how much of a token was right.
-        knows = hmac.compare_digest(token.encode(), self.server.token.encode())
         # The host against DNS rebinding: a stranger's name could be made to point to this machine.
-        if not knows or self.headers.get("Host") != self.server.host:
+        if not self.server.knows(token) or self.headers.get("Host") != self.server.host:
             return None
         return name
-
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        headers = HEADERS | {"Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -24,6 +24,9 @@ from steps.training.meeting import is_trained
 
 FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
 COMMANDS = {
+    "steps.browse": False,
+    "steps.notify": False,
+    "steps.prune": False,
     "steps.export": True,
     "steps.check": False,
     "steps.versus": False,

@@ -34,7 +34,7 @@ OUTSIDE_OF_EXPERIMENTS = {
     f"steps.{name}"
     for name in (
         *("prepare", "plan", "decide", "compare", "plot_comparison", "report_study"),
-        *("plan_search", "propose", "judge", "tell", "choose", "report_search"),
+        *("plan_search", "propose", "judge", "tell", "choose", "report_search", "notify"),
     )
 }
 """What no experiment can name an image for: it does not exist yet, or there are many."""
@@ -42,7 +42,7 @@ FIRST_AND_LAST = {
     f"steps.{name}"
     for name in (
         *("prepare", "report", "plan", "decide", "report_study"),
-        *("plan_search", "propose", "judge", "tell", "choose", "report_search"),
+        *("plan_search", "propose", "judge", "tell", "choose", "report_search", "notify"),
     )
 }
 GPUS_OF_HELPERS = {
@@ -52,6 +52,7 @@ GPUS_OF_HELPERS = {
 GPUS_OF_HELPERS |= {f"{name}-until": gpus for name, gpus in GPUS_OF_HELPERS.items()}
 LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
+WORKFLOW_TAGS |= {"workflow.duration"}
 TOLERATED = {"failed": True, "error": True}
 WAIT = "wait-for-training"
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
@@ -89,11 +90,12 @@ def names_in(depends: str) -> set[str]:
     return set(re.findall(r"[A-Za-z0-9][-A-Za-z0-9]*(?=\.[A-Z])", depends))
 
 
-def producers(value: Any) -> set[str]:
+def producers(value: Any, *, but: str = "no end of a tag") -> set[str]:
+    """The tasks whose values are read. but: the end of a tag that has a value however they ended."""
     return {
         match.group(1)
         for tag in tags(value)
-        if (match := re.match(r"tasks\.([-A-Za-z0-9]+)\.", tag))
+        if not tag.endswith(but) and (match := re.match(r"tasks\.([-A-Za-z0-9]+)\.", tag))
     }
 
 
@@ -168,7 +170,7 @@ def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
                 f"tasks.{other['name']}.outputs.parameters.{name}"
                 for other in tasks
                 for name in outputs[other["template"]]
-            }
+            } | {f"tasks.{other['name']}.status" for other in tasks}
             yield from (
                 f"{template['name']}.{task['name']}: {{{{{tag}}}}}"
                 for tag in tags(task)
@@ -238,8 +240,8 @@ def conditions_read_outputs_with_a_default(manifest: Manifest) -> Iterator[str]:
         template_of = {task["name"]: task["template"] for task in dag["dag"]["tasks"]}
         for task in dag["dag"]["tasks"]:
             for tag in tags(task.get("when", "")):
-                if tag.startswith("inputs."):
-                    continue  # whoever calls the DAG must give it
+                if tag.startswith(("inputs.", "workflow.parameters.")):
+                    continue  # whoever calls the DAG, or submits the workflow, must give it
                 _, producer, *_, parameter = tag.split(".")
                 outputs = by_name[template_of[producer]].get("outputs", {}).get("parameters", [])
                 if not any(
@@ -258,7 +260,7 @@ def never_reads_a_tolerated_producer(manifest: Manifest) -> Iterator[str]:
                     task.get("depends", ""),
                 )
             )
-            for producer in producers(task) & tolerated:
+            for producer in producers(task, but=".status") & tolerated:
                 yield f"{dag['name']}.{task['name']}: reads {producer}, which may have failed: the controller would wait for ever"
 
 

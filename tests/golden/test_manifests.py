@@ -578,11 +578,12 @@ def test_the_figure(manifest: Manifest) -> None:
         "prepare": "", "runs": "prepare.Succeeded", "average": "(runs.Succeeded || runs.Failed || runs.Errored)",
         "plot-average": "average.Succeeded", "train": "", "evaluate": "train.Succeeded", "play": "evaluate.Succeeded",
         "plot-training": "train.Succeeded", "plot-evaluation": "evaluate.Succeeded", "report": "",
+        "notify": "(report.Succeeded || report.Failed || report.Errored)",
     } == edges  # fmt: skip
     conditional = {
         one["name"] for dag in dags(manifest) for one in dag["dag"]["tasks"] if "when" in one
     }
-    assert conditional == {"evaluate"}
+    assert conditional == {"evaluate", "notify"}
     assert (manifest["spec"]["entrypoint"], manifest["spec"]["onExit"]) == ("experiment", "finish")
 
 
@@ -618,7 +619,8 @@ def test_a_manifest_offers_only_what_can_be_set(algorithm: str) -> None:
 
 def test_every_step_runs_its_module(manifest: Manifest) -> None:
     modules = {one["name"]: one["container"]["command"][2] for one in leaves(manifest)}
-    assert modules == {step.name: step.module for step in pipeline.STEPS}
+    steps = (*pipeline.STEPS, pipeline.NOTICE)
+    assert modules == {step.name: step.module for step in steps}
     assert (modules["train"], modules["plot-average"]) == ("steps.train", "steps.plot_average")
 
 

@@ -71,7 +71,10 @@ def test_the_figure(manifest: Manifest) -> None:
             "whole": "judge.Succeeded",
             "again": "judge.Succeeded",
         }
-    assert edges(manifest, "finish") == {"report-search": ""}
+    assert edges(manifest, "finish") == {
+        "report-search": "",
+        "notify": "(report-search.Succeeded || report-search.Failed || report-search.Errored)",
+    }
 
 
 def test_lanes_and_rungs_call_themselves(manifest: Manifest) -> None:

@@ -70,7 +70,8 @@ def test_the_figure(manifest: Manifest) -> None:
         "again": "decide.Succeeded",
     }
     assert task(manifest, "again")["template"] == "round"
-    assert [one["name"] for one in dag(manifest, "finish")["tasks"]] == ["report-study"]
+    finish = [one["name"] for one in dag(manifest, "finish")["tasks"]]
+    assert finish == ["report-study", "notify"]
     spec = manifest["spec"]
     assert (spec["entrypoint"], spec["onExit"]) == ("study", "finish")
 
@@ -108,7 +109,7 @@ def test_only_plan_reads_the_study(manifest: Manifest) -> None:
 
 def test_every_step_of_a_study_runs_its_module(manifest: Manifest) -> None:
     modules = {one["name"]: one["container"]["command"][2] for one in leaves(manifest)}
-    steps = (*pipeline.STEPS, *pipeline.STUDY_STEPS)
+    steps = (*pipeline.STEPS, *pipeline.STUDY_STEPS, pipeline.NOTICE)
     assert set(modules.values()) == {
         *(step.module for step in steps), "steps.wait_for_training"
     }  # fmt: skip

@@ -13,8 +13,8 @@ prepare ─▶ runs[i] ───────────────────
 evaluate-snapshots has a pod for each part of the snapshots, as `train` lists them; with
 `evaluations=0` it lists none, and then neither this step nor what needs it has a pod.
 
-exit handler, finish: report, always last, also after a stop or a deadline. It is a DAG for its one
-task because the controller knows the nodes of an exit handler by the name `….onExit` of their
+exit handler, finish: report, always last, also after a stop or a deadline; behind it notify, if an
+address is to be told. It is a DAG also without that because the controller knows the nodes of an exit handler by the name `….onExit` of their
 boundary: after a deadline it fails the pending pod of a bare template that is retried, whose node
 is called `….onExit(0)` (seen with 4.1.2).
 
@@ -47,6 +47,7 @@ from config.cluster import Cluster, defaults
 from config.described import ParameterInfo, offered
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag import pool_fields
+from workflows.dag.notice import notify, tell_after
 from workflows.dag.pods import (
     OUTDIR,
     RUN,
@@ -170,8 +171,10 @@ def finish(cluster: Cluster) -> DAG:
     """The exit handler of a workflow of one experiment."""
     last = report(cluster)
     of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of([last])}
+    told = notify(cluster)
     with DAG(name="finish") as handler:
-        _tasks("exit", {str(last.name): last}, instead=of_workflow)
+        tasks = _tasks("exit", {str(last.name): last}, instead=of_workflow)
+        tell_after(tasks[str(last.name)], told)
     return handler
 
 

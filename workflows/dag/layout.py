@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from config import pipeline
 from config.errors import BadInput, shown
+from config.webhook import NOTIFY
 
 LOOPS = ("withParam", "withItems", "withSequence")
 TAG = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
@@ -59,7 +60,7 @@ class Layout:
         inside = _tasks(spec.get("entrypoint", ""), templates, ())
         return Layout(
             inside=_asked(inside, parameters),
-            at_exit=_tasks(spec.get("onExit", ""), templates, ()),
+            at_exit=_asked(_tasks(spec.get("onExit", ""), templates, ()), parameters),
             parameters=parameters,
         )
 
@@ -177,6 +178,8 @@ def _asked(tasks: tuple[Layout, ...], parameters: Values) -> tuple[Layout, ...]:
         for step in pipeline.STEPS
         if step.asked_by and parameters.get(step.asked_by) == "0"
     }
+    if not parameters.get(NOTIFY):
+        left_out.add(pipeline.NOTICE.name)
     return tuple(
         replace(task, inside=_asked(task.inside, parameters))
         for task in tasks

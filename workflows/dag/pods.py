@@ -128,10 +128,12 @@ def cpu(
     own: Sequence[str],
     image: str = "",
     deadline_s: int | None = None,
+    environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Container:
     """A pod that evaluates, films, plots or reports; it never has a GPU. image: by default the input
-    `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit.
+    `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit. environment:
+    further variables.
     """
     limit = STEP_RETRIES if deadline_s is None else RETRIES_WITH_DEADLINE
     retries = _retries(limit=limit, first_wait="2s")
@@ -144,7 +146,7 @@ def cpu(
         module,
         pool=cluster.cpu,
         image=image or IMAGES["cpu"],
-        environment=NO_GPU,
+        environment={**NO_GPU, **(environment or {})},
         shared_memory=False,
         retries=retries,
         inputs=inputs(*own, *([] if image else ["cpu_image"])),

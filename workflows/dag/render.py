@@ -127,7 +127,7 @@ def fingerprint_of_study(cluster: Cluster, active: int, *, kind: str = STUDY) ->
 def _hash(cluster: Cluster, **more: Any) -> str:
     made_of = {
         "cluster": dataclasses.asdict(cluster),
-        "steps": [dataclasses.asdict(step) for step in pipeline.STEPS],
+        "steps": [dataclasses.asdict(step) for step in (*pipeline.STEPS, pipeline.NOTICE)],
         **more,
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]

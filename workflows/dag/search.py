@@ -9,7 +9,7 @@ rung:   runs[i] (train until the rung) ─▶ judge ─▶ evaluate[i]
                                             ├────▶ whole[one]: experiment
                                             └────▶ again: rung, the next one
 
-exit handler, finish: report-search, always last.
+exit handler, finish: report-search, always last; behind it notify, if an address is to be told.
 
 A lane calls itself for its next trial, and a rung for the next one, so a slow trial holds nobody up. The
 controller stops at 100 nested calls: `config.study.search` bounds both. `propose` lists no trial or one, under
@@ -38,6 +38,7 @@ from workflows.dag.experiment import (
     report,
     workflow,
 )
+from workflows.dag.notice import notify, tell_after
 from workflows.dag.pods import cpu, handed_on, inputs, inputs_of, outputs
 from workflows.dag.study import DEFAULTS, DIRECTORY, ENDED, IMAGE, SUFFIXES
 from workflows.dag.topologies import active_runs, beside_train, train
@@ -78,8 +79,9 @@ def build_search(cluster: Cluster, active: int) -> Workflow:
         winner = _winner(experiments, active)
         with DAG(name="search"):
             _tasks(own, lane, winner)
+        notice = notify(cluster)
         with DAG(name="finish"):
-            _task(own["report-search"])
+            tell_after(_task(own["report-search"]), notice)
     return in_order(made)
 
 

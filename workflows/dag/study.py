@@ -9,7 +9,7 @@ round:  experiments[i] ───────────────┐ all expe
                                       decide ─▶ round, with more runs of what is not decided
 
 exit handler, finish: report-study, always last, which makes the reports of experiments that did not come
-to their own.
+to their own; behind it notify, if an address is to be told.
 
 `decide` is only there for a study whose number of runs may grow.
 
@@ -38,6 +38,7 @@ from workflows.dag.experiment import (
     report,
     workflow,
 )
+from workflows.dag.notice import notify, tell_after
 from workflows.dag.pods import cpu, inputs, outputs
 
 SUFFIXES = {SINGLE: "", ACTOR_LEARNER: "-with-actors", SELF_PLAY: "-with-workers"}
@@ -81,10 +82,11 @@ def build_study(cluster: Cluster, active: int) -> Workflow:
         one_round = _round(own[pipeline.DECIDE], cells, active)
         with DAG(name="study"):
             _tasks(own, one_round)
+        notice = notify(cluster)
         with DAG(name="finish"):
             for step in pipeline.STUDY_STEPS:
                 if step.scope == "study-exit":
-                    _task(own[step.name])
+                    tell_after(_task(own[step.name]), notice)
     return in_order(made)
 
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 from config.algorithms import ALGORITHMS
 from config.errors import BadInput, shown
 from config.given import from_assignments
+from config.webhook import NOTIFY
 from workflows.request.preflight import MOUNT
 
 LONGEST_DEADLINE_S = 366 * 24 * 3600
@@ -67,6 +68,8 @@ def parse(arguments: Sequence[str]) -> Request:
         raise BadInput(f"unknown argument {shown(rest[0])}{hint}")
     given = vars(options)
     assignments = given.pop("p")
+    if (address := given.pop(NOTIFY)) is not None:
+        assignments = [*assignments, f"{NOTIFY}={address}"]
     only_shows = options.help or options.version or options.list
     return Request(**given, given={} if only_shows else from_assignments(assignments))
 
@@ -135,6 +138,11 @@ def parser() -> argparse.ArgumentParser:
         dest="deadline_s",
         type=_deadline,
         help="stop after so many seconds; the report is still made",
+    )
+    add(
+        "--notify",
+        metavar="URL",
+        help="web address that is told how it ended; the same as -p notify=URL",
     )
     add(
         "--presets",

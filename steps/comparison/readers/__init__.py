@@ -3,7 +3,6 @@
 read_source.py         the table of readers, and `read`, which asks the one that recognises a path
 source.py              `PATH:label=PPO:game=hopper`, and what a reader says of itself
 experiments.py         experiments and studies of this project
-training_cost.py       what their trainings have cost
 stable_baselines3.py   runs of Stable-Baselines3 and rl-baselines3-zoo
 monitor_files.py       their monitor.csv and evaluations.npz
 event_files.py         TensorBoard's event files: CleanRL, Stable-Baselines3, RLlib

@@ -20,7 +20,7 @@ from steps.average import RunResult, read_run
 from steps.comparison.entries import EMPTY, ComparedRun, Entry
 from steps.comparison.readers.run_names import natural
 from steps.comparison.readers.source import Reader, Source
-from steps.comparison.readers.training_cost import cost_of
+from steps.directory.cost import cost_of
 from steps.directory.experiment import changes, read_experiment
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.usable import resource_columns

@@ -16,7 +16,8 @@ from config.measures import RETURN, WIN_RATE
 from steps.average import SAME_SCORE
 from steps.comparison.averaging import CURVE_POINTS, NARROW, NO_INTERVAL, RUN_POINTS
 from steps.comparison.compared import Comparison, Standing
-from steps.comparison.entries import EMPTY, Cost, Entry
+from steps.comparison.entries import EMPTY, Entry
+from steps.directory.cost import Cost
 from steps.statistics.curves import PARTS, Curve
 from tests.synthetic_entries import STEPS, compared, entry, run, scores
 

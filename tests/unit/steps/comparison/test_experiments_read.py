@@ -17,7 +17,7 @@ from config import pipeline
 from config.errors import BadInput
 from steps import average
 from steps.comparison.readers import read
-from steps.comparison.readers.training_cost import repeated_steps
+from steps.directory.cost import repeated_steps
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status

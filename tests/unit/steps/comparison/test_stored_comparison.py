@@ -17,9 +17,10 @@ import pytest
 from config.errors import BadInput, WrongDirectory
 from steps.comparison.compared import Comparison
 from steps.comparison.comparison_tables import OPTIONAL, TABLES
-from steps.comparison.entries import Cost, Entry
+from steps.comparison.entries import Entry
 from steps.comparison.standings import normalised
 from steps.comparison.stored_comparison import read_comparison, write_comparison
+from steps.directory.cost import Cost
 from steps.statistics.curves import Curve
 from tests.synthetic_entries import STEPS, compared, entry, run, scores
 

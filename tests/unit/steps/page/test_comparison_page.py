@@ -15,8 +15,8 @@ import pytest
 from config.errors import WrongDirectory
 from steps import report_study
 from steps.comparison.compared import Decided
-from steps.comparison.entries import Cost
 from steps.comparison.stored_comparison import write_comparison
+from steps.directory.cost import Cost
 from steps.directory.study import StudyDirectory
 from steps.figures import comparison as figures
 from steps.page import comparison as page

@@ -1,20 +1,21 @@
-"""What a run of this project has cost, as far as its files know."""
+"""What a training, or a whole experiment, has cost, as far as its files know."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from config import pipeline
-from steps.comparison.entries import Cost
 from steps.directory.files import last_lines
-from steps.directory.layout import RunDirectory
+from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import Status, read_status
 from steps.directory.tables import read_columns
-from steps.directory.usable import NO_FILE, NO_TABLE
-from steps.statistics.scores import Floats
+from steps.directory.usable import NO_FILE, NO_TABLE, resource_columns
 
 HOUR_S = 3600.0
 LOG_BYTES = 16 * 2**20
@@ -23,7 +24,64 @@ REACHED = re.compile(
     r"(?:epoch \d+ of \d+, step|killed at about step|: preempted at step) (?P<step>\d+)"
 )
 """Of an attempt in the training's log: where it began, and how far it came."""
+Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a run, or a whole experiment, has cost; None where its files do not say.
+
+    processor_h: processor-hours of the training, all its processes together; of an experiment also
+    those of the other steps. gpu_h: hours in which it held a GPU. preemptions: how often a training was
+    started again. repeated_h: processor-hours of the training that were lost by that and done again.
+    """
+
+    processor_h: float | None = None
+    gpu_h: float | None = None
+    preemptions: int | None = None
+    repeated_h: float | None = None
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum of what is known of each part; None if nothing is. A damaged table may hold a number that
+    is not finite, which counts as unknown.
+    """
+    listed = list(costs)
+
+    def added(known: Iterable[float | None]) -> float | None:
+        numbers = [one for one in known if one is not None and math.isfinite(one)]
+        return math.fsum(numbers) if numbers else None
+
+    preemptions = added(one.preemptions for one in listed)
+    return Cost(
+        processor_h=added(one.processor_h for one in listed),
+        gpu_h=added(one.gpu_h for one in listed),
+        preemptions=None if preemptions is None else int(preemptions),
+        repeated_h=added(one.repeated_h for one in listed),
+    )
+
+
+def experiment_cost(directory: ExperimentDirectory, runs: int) -> Cost:
+    """The cost of an experiment: of all its trainings, and of the other steps, each of which counts as
+    one processor for the time of its last attempt. The report, which says it, is left out.
+    """
+    listed = [directory.run(index) for index in range(runs)]
+    trainings = [cost_of(run, resource_columns(run)) for run in listed]
+    others = [Cost(processor_h=_duration_h(status)) for status in _other_steps(directory, listed)]
+    return total([*trainings, *others])
+
+
+def _other_steps(
+    directory: ExperimentDirectory, runs: Iterable[RunDirectory]
+) -> Iterable[Status | None]:
+    """How all steps but the trainings ended, also those with several members."""
+    shared = pipeline.names("experiment")
+    yield from (read_status(directory.status / f"{name}.json") for name in shared)
+    for run in runs:
+        names = [name for name in pipeline.names("run") if name != pipeline.TRAIN]
+        names += [name for task, name in run.members() if task != pipeline.TRAIN]
+        yield from (read_status(run.status / f"{name}.json") for name in names)
 
 
 def cost_of(run: RunDirectory, resources: Columns) -> Cost:

@@ -1,0 +1,1 @@
+"""A web server for the few people who know a token; `steps.playing` and `steps.browsing` serve with it."""
