@@ -115,13 +115,15 @@ def test_ten_evictions_of_a_training_and_of_an_evaluation(
 
 
 def _evict(name: str, template: str) -> None:
-    """Evict the running pod of a template, as a drain of its node does."""
+    """Evict the pod of a template, as a drain of its node does. Its program may run a while before
+    Kubernetes says so.
+    """
     listed = k.kubectl("get", "pods", "-l", f"workflows.argoproj.io/workflow={name}", "-o", "json")
     (pod,) = (
         one["metadata"]["name"]
         for one in json.loads(listed)["items"]
         if f"{name}-{template}-" in one["metadata"]["name"]
-        and one["status"]["phase"] == "Running"
+        and one["status"]["phase"] not in ("Succeeded", "Failed")
         and "deletionTimestamp" not in one["metadata"]
     )
     namespace = os.environ["ARGO_NAMESPACE"]
