@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from config.ending import end
 from config.errors import BadInput
 from config.measures import Measure
+from steps.command.argo_progress import ArgoProgress
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions, write_actions
@@ -80,6 +81,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     filmed: list[np.ndarray] = []
     planned = experiment.evaluation_episodes
     watch = _Watch(context)
+    argo = ArgoProgress()
     cut = 0
     for one in episodes_of(
         policy,
@@ -101,6 +103,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
                 "evaluation_steps: it did not end by itself; a time limit of the environment ends it "
                 "in training, too"
             )
+        argo.at(len(rows), planned)
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
             mean = Score(measure.name, _mean(rows, measure), measure.unit).written(".6g")
             print(f"episode {len(rows)} of {planned}: mean {mean}")

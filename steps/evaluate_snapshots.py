@@ -16,6 +16,7 @@ from typing import Any
 
 from config.ending import end
 from config.errors import BadInput
+from steps.command.argo_progress import ArgoProgress
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.command.members import add_roles
@@ -66,9 +67,11 @@ def evaluate_snapshots(context: StepContext) -> dict[str, Any] | Skipped:
     if not steps:
         return Skipped(f"there is no snapshot in {context.run.snapshots}")
     played = [step for step in steps if not is_evaluated(context, step)]
+    argo = ArgoProgress()
     for number, step in enumerate(played, 1):
         context.check_stop()
         score = _evaluate(context, step)
+        argo.at(number, len(played))
         print(f"snapshot {number} of {len(played)}: step {step}: mean {score.written('.6g')}")
     return {"snapshots": len(steps), "played": len(played)}
 

@@ -37,6 +37,7 @@ from steps.arena.games import (
     write_evaluation,
 )
 from steps.arena.standing import rating_of
+from steps.command.argo_progress import ArgoProgress
 from steps.command.context import StepContext
 from steps.directory.files import remove_temporaries
 from steps.directory.layout import RunDirectory
@@ -58,6 +59,7 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
     for name in ("evaluation", "arena", UNFINISHED):
         remove_temporaries(run.root, of=name)
     games = _continued(run, path.name)
+    argo = ArgoProgress()
     for number, (first, second) in enumerate(pairings, 1):
         match = [one for one in games if (one.player, one.opponent) == (first, second)]
         if not match:
@@ -69,6 +71,7 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
             match = played(first, second, result, lines.tolist(), seed)
             games += match
             write_arena(path, games)
+        argo.at(number, len(pairings))
         share = WIN_RATE.shown(WIN_RATE.of_run([one.points for one in match]))
         print(f"match {number} of {len(pairings)}: {first} against {second}: {share}")
     # evaluation.csv comes last: where it exists, arena.csv is complete, too.

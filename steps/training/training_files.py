@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agents.interfaces import HasStreams
+from steps.command.argo_progress import ArgoProgress
 from steps.directory import checkpoints, snapshots
 from steps.directory import status as directory_status
 from steps.training.pausing import up_to
@@ -57,6 +58,7 @@ class TrainingFiles:
             scheduled=self._is_scheduled(int(attempt.record.get("epoch", 0))),
         )  # fmt: skip
         self._sampler = self._make_sampler(measure)
+        self._argo = ArgoProgress()
         attempt.note(began=True)
 
     def __enter__(self) -> Self:
@@ -110,6 +112,7 @@ class TrainingFiles:
             self._context.require_ours()
         self._recorder.add(progress)
         self._print(progress, ends)
+        self._argo.at(progress.epoch, self._attempt.until)
         self._add_to_streams(trainer)
         # Before the checkpoint: a training that continues from that finds this snapshot taken.
         if progress.epoch in self._snapshot_epochs:

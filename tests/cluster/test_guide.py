@@ -193,9 +193,11 @@ def _look_through(forward: str) -> None:
         assert forwarding.stdout
         assert "Forwarding" in forwarding.stdout.readline()
         time.sleep(0.1)
-        with urllib.request.urlopen(
-            "http://localhost:8000/ppo-cartpole/report.html", timeout=20
-        ) as page:
+        address = k.kubectl("logs", "browse").split()[1]
+        keeping = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with keeping.open(address, timeout=60) as page:
+            assert b"ppo-cartpole" in page.read()
+        with keeping.open("http://127.0.0.1:8000/ppo-cartpole/report.html", timeout=20) as page:
             assert b"<html" in page.read(500)
     finally:
         forwarding.terminate()

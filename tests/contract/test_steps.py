@@ -4,6 +4,7 @@ that changes nothing."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -47,19 +48,20 @@ PARAMETERS = (
 """Of an experiment that has every step."""
 
 
-def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(module: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", module, *arguments],
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         timeout=900,
     )
 
 
-def run_step(step: Step, outdir: Path) -> subprocess.CompletedProcess[str]:
+def run_step(step: Step, outdir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """As its pod is started."""
     more = {"run": ["--run=0"], "exit": ["--workflow-status=Succeeded"]}.get(step.scope, [])
-    return run(step.module, f"--outdir={outdir}", *more)
+    return run(step.module, f"--outdir={outdir}", *more, **variables)
 
 
 def place_of(step: Step, outdir: Path) -> Path:
@@ -96,9 +98,14 @@ def experiment(tmp_path_factory):
     prepared = run("steps.prepare", "--algorithm=ppo", *(f"-p{one}" for one in parameters))
     assert prepared.returncode == 0, prepared.stderr
     for step in AFTER_PREPARE:
-        done = run_step(step, outdir)
+        done = run_step(step, outdir, ARGO_PROGRESS_FILE=str(outdir.parent / step.name))
         assert done.returncode == 0, (step.name, done.stdout, done.stderr)
     return outdir
+
+
+def test_what_takes_long_tells_argo_how_far_it_is(experiment):
+    said = {path.name: path.read_text() for path in experiment.parent.iterdir() if path.is_file()}
+    assert said == {"train": "3/3\n", "evaluate": "4/4\n", "evaluate-snapshots": "3/3\n"}
 
 
 @pytest.mark.parametrize("step", pipeline.STEPS, ids=lambda step: step.name)

@@ -49,6 +49,11 @@ LARGEST_OUTPUT_BYTES = 1024**2
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 REMOVING = ThreadPoolExecutor(1, "removing")
 """An executor of its own, because asyncio's fails to shut down where no thread can be started."""
+PROGRESS = ".progress"
+"""The name of the file that the variable ARGO_PROGRESS_FILE names, in the pod's own folder: no
+volume has such a name.
+"""
+AMOUNT = re.compile(r"(\d{1,18})/(\d{1,18})")
 UNSAFE = re.compile(r"[^\w.\-]")
 
 
@@ -157,7 +162,8 @@ class Pod:
             outputs=paths,
             given=state.given,
         )
-        process = await self._start(spec, mounts, grant)
+        place.mkdir(parents=True, exist_ok=True)
+        process = await self._start(spec, mounts, grant, place)
         if process is None:
             return
         created_s = node.started_s
@@ -182,16 +188,23 @@ class Pod:
         over = not ended.done()
         if over:
             await self._terminate(process, ended, spec.grace_s)
+        node.progress = _progress(place)
         self._finish(ended.result(), mounts, outputs, over)
         await _remove(place)
 
-    async def _start(self, spec: PodSpec, mounts: Mounts, grant: Grant) -> Process | None:
+    async def _start(
+        self, spec: PodSpec, mounts: Mounts, grant: Grant, place: Path
+    ) -> Process | None:
         state = self.state
         node = self.node
         variables = declared_variables(spec.container, pod_fields(node.pod, state.values()))
         referred = from_here(spec.container, os.environ)
         arguments = command(spec.container, mounts, {**variables, **referred})
-        engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
+        engine = {
+            **state.environment,
+            "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus),
+            "ARGO_PROGRESS_FILE": str(place / PROGRESS),
+        }
         # A path in a value of this machine's environment is a path of this machine.
         values = environment(variables, mounts, engine) | referred
         log = None
@@ -254,6 +267,18 @@ class Pod:
             self.state.mark(node, "Error", f"wait: Error (exit code 64): {problem}")
         else:
             self.state.mark(node, "Succeeded", "")
+
+
+def _progress(place: Path) -> str:
+    """What the process has written of its progress, `58/196`; empty if nothing that Argo would take."""
+    try:
+        said = _text(place / PROGRESS).strip().rpartition("\n")[2]
+    except OSError:
+        return ""
+    found = AMOUNT.fullmatch(said.strip())
+    if found is None or not int(found[2]) > 0 or int(found[1]) > int(found[2]):
+        return ""
+    return found[0]
 
 
 def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retried: bool) -> Node:

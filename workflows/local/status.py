@@ -16,8 +16,9 @@ class Node:
 
     type: DAG, Pod, Retry, TaskGroup, Skipped. phase: Pending, Running or one of `ENDED`. outputs:
     parameter -> text; None if no outputs were reported. boundary: id of the DAG that it belongs to.
-    log: where its output goes. Times are for people: UTC, from a clock that may be set. Everything
-    that is decided or measured uses the same moments on the monotonic clock (`…_s`).
+    log: where its output goes. progress: `58/196`, as the pod said at last; empty if it said nothing.
+    Times are for people: UTC, from a clock that may be set. Everything that is decided or measured
+    uses the same moments on the monotonic clock (`…_s`).
     """
 
     id: str
@@ -39,6 +40,7 @@ class Node:
     pod: str = ""
     retried: bool = False
     log: str = ""
+    progress: str = ""
 
     @property
     def ended(self) -> bool:
@@ -88,6 +90,7 @@ class Node:
             "phase": self.phase, "boundaryID": self.boundary, "message": self.message, "startedAt": timestamp(self.started),
             "finishedAt": timestamp(self.finished), "inputs": inputs,
             "outputs": outputs, "children": self.children, "podName": self.pod, "logFile": self.log,
+            "progress": self.progress,
         }  # fmt: skip
         kept = {key: value for key, value in shown.items() if value}
         kept.setdefault("children", [])

@@ -23,6 +23,7 @@ from config.games import games_of, own_presets, playable
 from config.parameters import to_text
 from config.resolve import Resolved
 from config.suites import SUITES
+from config.webhook import NOTIFY, host_of
 from workflows.dag.layout import Layout
 
 WIDTH = 120
@@ -139,5 +140,7 @@ def _resolved_parameters(resolved: Resolved, given: Set[str]) -> Iterator[str]:
     width = max(len(info.name) for info in listed)
     for info in listed:
         value = to_text(resolved.value_of(info.section, info.name))
+        if info.name == NOTIFY and value:
+            value = f"an address at {host_of(value)}"
         mark = "*" if info.name in given else " "
         yield f"  {mark} {info.name:<{width}}  {value if value else shown('')}"

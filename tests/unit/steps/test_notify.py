@@ -22,6 +22,7 @@ from steps.directory import owner
 from steps.directory.owner import Owner
 from steps.web import webhook
 from tests import synthetic, synthetic_studies
+from workflows import submit
 from workflows.dag.render import SEARCH, STUDY, rendered, rendered_study
 from workflows.local import Capacity, run
 
@@ -213,6 +214,19 @@ def test_what_is_no_web_address_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         declared(Experiment)["notify"].parse(text)
     assert SECRET not in str(refused.value) and "'notify'" in str(refused.value)
+
+
+def test_a_plan_names_the_host_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["ppo", "--local", "--dry-run", "--notify", f"https://hooks.example/{SECRET}"]
+    assert submit.main(words) == 0
+    said = capsys.readouterr().out
+    assert "* notify" in said and "an address at hooks.example" in said and SECRET not in said
+    assert "average, plot-average, report, notify\n" in said
+    assert submit.main(words[:3]) == 0
+    assert "plot-average, report\n" in capsys.readouterr().out
 
 
 def test_an_address_is_in_no_record_of_an_experiment() -> None:

@@ -13,6 +13,7 @@ from config.resolve import resolve
 from config.strict_yaml import load
 from config.study.search import trial_name
 from steps import choose, judge, plan_search, propose, tell
+from steps.browsing.rows import Row
 from steps.directory import processes
 from steps.directory.experiment import read_experiment
 from steps.directory.owner import Owner, claim, release
@@ -229,3 +230,23 @@ def test_the_file_of_a_study_is_refused(
     assert plan_search.main([str(path)]) == 2
     assert "no key 'search'" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_the_overview_has_a_line_for_a_search_and_its_winner(search: SearchDirectory) -> None:
+    from steps.browsing.overview import Overview
+
+    def line() -> Row:
+        (found,) = (row for row in Overview(search.root).rows() if row.place.kind == "search")
+        return found
+
+    assert (line().state, line().note) == ("incomplete", "0 of 4 experiments begun")
+    synthetic.experiment(search.experiment("trial-0000").root, ("paused",) * 2, epochs=20)
+    search.best_yaml.write_text("# trial 3: 487.25 in the search\nppo: {}\n")
+    found = line()
+    assert (found.value, found.shown) == (487.25, "487.2")
+    assert found.measure == "trial 3, the best in the search"
+    assert found.note == "1 of 4 experiments begun: 1 paused"
+    claim(search.owner_json, Owner(uid="u", process=processes.identity()))
+    assert line().state == "running"
+    release(search.owner_json, "u")
+    assert line().state == "succeeded"

@@ -1012,3 +1012,16 @@ def test_starting_a_pod_costs_little(engine: Callable[..., WorkflowStatus]) -> N
         if earlier.finished
     ]
     assert statistics.median(gaps_s) < 0.05, gaps_s
+
+
+@pytest.mark.parametrize(
+    ("written", "progress"),
+    [("1/3\\n3/3\\n", "3/3"), ("4/3\\n", None), ("half\\n", None), ("", None)],
+)
+def test_a_pod_may_say_how_far_it_is(
+    written: str, progress: str | None, engine: Callable[..., WorkflowStatus]
+) -> None:
+    program = f"import os; open(os.environ['ARGO_PROGRESS_FILE'], 'w').write('{written}')"
+    status = engine(workflow([task("a", "leaf")], pod("leaf", program)))
+    (node,) = (one for one in status.nodes.values() if one.type == "Pod")
+    assert (status.phase, node.as_dict().get("progress")) == ("Succeeded", progress)
