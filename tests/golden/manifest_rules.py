@@ -41,7 +41,7 @@ OUTSIDE_OF_EXPERIMENTS = {
 FIRST_AND_LAST = {
     f"steps.{name}"
     for name in (
-        *("prepare", "report", "plan", "decide", "report_study"),
+        *("prepare", "report", "track_rest", "plan", "decide", "report_study"),
         *("plan_search", "propose", "judge", "tell", "choose", "report_search"),
     )
 }
@@ -54,6 +54,7 @@ LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
 TOLERATED = {"failed": True, "error": True}
 WAIT = "wait-for-training"
+TRACKING = ("track", "track-rest")
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
 KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
 
@@ -238,8 +239,8 @@ def conditions_read_outputs_with_a_default(manifest: Manifest) -> Iterator[str]:
         template_of = {task["name"]: task["template"] for task in dag["dag"]["tasks"]}
         for task in dag["dag"]["tasks"]:
             for tag in tags(task.get("when", "")):
-                if tag.startswith("inputs."):
-                    continue  # whoever calls the DAG must give it
+                if tag.startswith(("inputs.", "workflow.parameters.")):
+                    continue  # whoever calls the DAG, or submits the workflow, must give it
                 _, producer, *_, parameter = tag.split(".")
                 outputs = by_name[template_of[producer]].get("outputs", {}).get("parameters", [])
                 if not any(
@@ -318,7 +319,7 @@ def actors_hold_nothing_back(manifest: Manifest) -> Iterator[str]:
     refuses `continueOn` in a DAG with `depends`."""
     for dag in dags(manifest):
         tasks = dag["dag"]["tasks"]
-        members = [task for task in tasks if "withSequence" in task]
+        members = [task for task in tasks if "withSequence" in task or task["template"] in TRACKING]
         for task in members:
             alone = len(members) == len(tasks) and "depends" not in task
             if task.get("continueOn") != TOLERATED or not alone:

@@ -581,7 +581,7 @@ def test_the_figure(manifest: Manifest) -> None:
     conditional = {
         one["name"] for dag in dags(manifest) for one in dag["dag"]["tasks"] if "when" in one
     }
-    assert conditional == {"evaluate"}
+    assert conditional == {"evaluate", "track", "track-rest"}
     assert (manifest["spec"]["entrypoint"], manifest["spec"]["onExit"]) == ("experiment", "finish")
 
 
@@ -669,7 +669,7 @@ def plain_scalars(text: str) -> Iterator[tuple[str, str]]:
 
 NUMBERS_AND_BOOLEANS = {
     "parallelism", "fsGroup", "runAsGroup", "runAsUser", "secondsAfterCompletion", "runAsNonRoot", "allowPrivilegeEscalation",
-    "readOnlyRootFilesystem", "error", "failed", "activeDeadlineSeconds",
+    "readOnlyRootFilesystem", "error", "failed", "activeDeadlineSeconds", "optional",
 }  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class Layout:
         inside = _tasks(spec.get("entrypoint", ""), templates, ())
         return Layout(
             inside=_asked(inside, parameters),
-            at_exit=_tasks(spec.get("onExit", ""), templates, ()),
+            at_exit=_asked(_tasks(spec.get("onExit", ""), templates, ()), parameters),
             parameters=parameters,
         )
 
@@ -175,7 +175,7 @@ def _asked(tasks: tuple[Layout, ...], parameters: Values) -> tuple[Layout, ...]:
     left_out = {
         step.name
         for step in pipeline.STEPS
-        if step.asked_by and parameters.get(step.asked_by) == "0"
+        if step.asked_by and parameters.get(step.asked_by) in ("0", "")
     }
     return tuple(
         replace(task, inside=_asked(task.inside, parameters))

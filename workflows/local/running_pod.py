@@ -29,6 +29,7 @@ from workflows.local.machine.pod_spec import (
     declared_variables,
     environment,
     folder,
+    secret_variables,
 )
 from workflows.local.machine.slots import Grant
 from workflows.local.machine.supervision import Process
@@ -188,7 +189,7 @@ class Pod:
         variables = declared_variables(spec.container, node.pod)
         arguments = command(spec.container, mounts, variables)
         engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
-        values = environment(variables, mounts, engine)
+        values = environment(variables, mounts, engine) | secret_variables(spec.container)
         log = None
         if state.logs is not None:
             log = state.logs / f"{UNSAFE.sub('_', node.pod)}.log"

@@ -141,9 +141,13 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 
 
 def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:
-    """The manifest's environment, with the pod's own paths; raises `PodError`."""
+    """The manifest's environment, with the pod's own paths, apart from what comes from secrets; raises
+    `PodError`.
+    """
     variables: dict[str, str] = {}
     for variable in container.get("env") or []:
+        if _secret_of(variable) is not None:
+            continue
         field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
         value = {
             "status.podIP": "127.0.0.1",
@@ -155,6 +159,31 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
             raise PodError(f"environment variable {name!r} cannot be set")
         variables[name] = _expanded(value, variables)
     return variables
+
+
+def secret_variables(container: Mapping[str, Any]) -> dict[str, str]:
+    """Those of the manifest's variables that a cluster takes from secrets. There are none here, so each
+    is the caller's variable of the same name, with its text as it is. Raises `PodError` for one that is
+    not optional and not set.
+    """
+    found: dict[str, str] = {}
+    for variable in container.get("env") or []:
+        name = str(variable.get("name"))
+        secret = _secret_of(variable)
+        if secret is None:
+            continue
+        if name in os.environ:
+            found[name] = os.environ[name]
+        elif not secret.get("optional"):
+            raise PodError(
+                f"environment variable {name!r} comes from the secret {secret.get('name')!r}; "
+                "on one machine set the variable itself"
+            )
+    return found
+
+
+def _secret_of(variable: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return (variable.get("valueFrom") or {}).get("secretKeyRef")
 
 
 def inherited(further: Iterable[str]) -> dict[str, str]:

@@ -66,7 +66,10 @@ VOLUMES = [{
 RESOURCES = {"requests": TEXT_MAP, "limits": TEXT_MAP}
 CONTAINER = {
     "name": TEXT, "image": IMAGE, "imagePullPolicy": IMAGE, "command": TEXTS, "args": TEXTS, "workingDir": TEXT,
-    "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {"fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT}}}],
+    "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {
+        "fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT},
+        "secretKeyRef": {"name": TEXT, "key": TEXT, "optional": BOOLEAN},
+    }}],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT, "readOnly": Accepted("read-only mounts")}],
     "resources": RESOURCES, "securityContext": SECURITY, "ports": NETWORK,
 }  # fmt: skip
