@@ -18,6 +18,7 @@ from config.numbers import duration, number
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.strength import said_of_strength, standing
+from steps.page.trackers import said_of_trackers
 from steps.page.training_members import said_of_members
 from steps.page.verdict import headline
 
@@ -75,6 +76,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             derived=derived(facts.resolved)
             | computed(facts.directory, facts.resolved.vectorisation),
             members=said_of_members(facts),
+            trackers=said_of_trackers(facts),
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),
             arena_plots=ARENA_PLOTS,
