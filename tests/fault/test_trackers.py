@@ -62,6 +62,7 @@ class Server:
                 stderr=log,
                 start_new_session=True,
                 cwd=self._folder,
+                env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
             )
         until(self._answers)
 

@@ -198,8 +198,8 @@ def test_what_the_reference_lists_as_refused_is_among_them(field: str) -> None:
         (
             ("spec", "templates", 1, "container", "env", 0),
             "valueFrom",
-            {"secretKeyRef": {"name": "s"}},
-            "secretKeyRef: the local engine does not",
+            {"configMapKeyRef": {"name": "s"}},
+            "configMapKeyRef: the local engine does not",
         ),
         (
             ("spec", "volumes", 0),
