@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WITH_TESTS := $(VENV)/.installed-with-tests
 WITH_DOCS := $(VENV)/.installed-with-docs
+WITH_TRACKERS := $(VENV)/.installed-with-trackers
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BENCHMARK := .venv-benchmark/.installed
 RLLIB := .venv-rllib/.installed
@@ -40,6 +41,10 @@ $(WITH_TESTS): $(INSTALLED)
 	$(PIP_INSTALL) --editable '.[test]'
 	@touch $@
 
+$(WITH_TRACKERS): $(WITH_TESTS)
+	$(PIP_INSTALL) --editable '.[test-trackers]'
+	@touch $@
+
 $(WITH_DOCS): $(INSTALLED)
 	$(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
@@ -50,7 +55,7 @@ run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this mach
 test: $(WITH_TESTS) lint ## the quick tests, in WORKERS processes, and the static checks
 	$(BIN)/python -m pytest -m 'not slow and not cluster and not gpu' --numprocesses $(WORKERS) --dist worksteal
 
-test-long: $(WITH_TESTS) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
+test-long: $(WITH_TRACKERS) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
 	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
 test-machines: $(WITH_TESTS) ## the pipeline, and the quick tests that a machine can break, as on machines unlike this one (VARIANTS: only these words, also one condition alone; OVERCOMMIT=2, FULL=1)

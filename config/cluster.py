@@ -195,6 +195,9 @@ class Cluster:
     training_memory: str = parameter(
         MISSING, help="memory of a training pod, unless its algorithm needs more", **MEMORY
     )
+    tracking_secret: str = parameter(
+        MISSING, help="secret with addresses and keys of trackers; it need not exist", **NAME
+    )
     grace_period_s: int = parameter(
         MISSING, low=1, high=86_400, help="time from SIGTERM to SIGKILL", unit="s"
     )

@@ -8,6 +8,7 @@ them).
     ├── WrongDirectory         4   the directory belongs to another owner or other parameters
     │   └── NoUsableState      4   every checkpoint is damaged
     ├── Incomplete             5   fewer usable runs than `min_runs`, or a failed play or plot
+    │   └── Unsent             5   a tracker that did not take everything, by hand only
     └── Preempted             75   SIGTERM or a deadline: to be continued from the last checkpoint
 
 Only `main()` of a command catches them; Argo never retries 2, 3, 4 and 5.
@@ -62,6 +63,12 @@ class Incomplete(ExperimentError):
     """The experiment ended with less than was asked for. The report is complete."""
 
     exit_code = 5
+
+
+class Unsent(Incomplete):
+    """A tracker did not take everything. The rest is kept, and sent when it is asked again. In a
+    workflow this is no failure.
+    """
 
 
 class Preempted(ExperimentError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from config import VERSION, webhook
 from config.memory import MEMORY
 from config.parameters import parameter
+from config.tracking import FORM, canonical
 
 IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 KUBERNETES_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -164,6 +165,15 @@ class Experiment:
         identity=False,
         help="epochs between two checkpoints; empty: at most 2 % of the training, of its first "
         "length if it has grown",
+    )
+    track: str | None = parameter(
+        None,
+        optional=True,
+        form=FORM,
+        canonical=canonical,
+        help="trackers that follow the experiment: its curves, evaluation, parameters, films and "
+        "report are sent there by pods of their own; may change when submitted again",
+        identity=False,
     )
     gpus: int = parameter(
         1,

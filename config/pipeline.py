@@ -35,6 +35,10 @@ PREPARE, TRAIN, EVALUATE = "prepare", "train", "evaluate"
 """The steps that other modules refer to by name: the first step of all, and the two that decide
 whether a run is usable.
 """
+REPORT = "report"
+"""The step that is told how the workflow ended."""
+TRACK, TRACK_REST = "track", "track-rest"
+"""The steps that send to trackers: beside each training, and after the report whatever is left."""
 RUNS = "runs"
 """The name of the output of `prepare` that lists the runs. A step that needs it waits for all of
 them.
@@ -111,7 +115,7 @@ class Step:
     an evaluation (see `may_be_left_out`). module: by default `steps.` and the name. deadline_s: for a
     step whose work is short, how long its pod may be on a node, also while its image cannot be pulled.
     over: the output of a needed task, a JSON list; the step has a pod for each item, which works on
-    that part alone, and none for an empty list. asked_by: the parameter without which, at 0, no
+    that part alone, and none for an empty list. asked_by: the parameter without which, at 0 or empty, no
     experiment has this step.
     """
 
@@ -159,6 +163,16 @@ STEPS: tuple[Step, ...] = (
             Output(name="evaluate", default="true"),
             Output(name=SNAPSHOT_PARTS, default="[]"),
         ),
+    ),
+    Step(
+        name=TRACK,
+        scope="run",
+        # It begins together with `train`, whose files it follows.
+        needs=(Need(task=PREPARE),),
+        asked_by="track",
+        leaves=("tracking/",),
+        # What could not be sent never makes an experiment incomplete.
+        required=False,
     ),
     Step(
         name=EVALUATE,
@@ -226,11 +240,20 @@ STEPS: tuple[Step, ...] = (
         leaves=("average/plots/",),
     ),
     Step(
-        name="report",
+        name=REPORT,
         scope="exit",
         leaves=("report.html",),
         deadline_s=1800,
         # The report is what says that something is missing, so it cannot miss itself.
+        required=False,
+    ),
+    Step(
+        name=TRACK_REST,
+        scope="exit",
+        # It begins together with `report` and waits for its end by itself: behind it, it would be the
+        # only leaf of the exit handler, and a failed report would look like a success.
+        asked_by="track",
+        deadline_s=3600,
         required=False,
     ),
 )

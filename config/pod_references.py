@@ -23,7 +23,8 @@ POD_FIELDS = (
 """The fields of a pod that a variable may have as its value."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 OWN_VARIABLES = (
-    "STORAGE", "OUTPUTS", "POD_IP", "OMP_NUM_THREADS", "ACTOR_COMMAND", "NVIDIA_VISIBLE_DEVICES",
+    "STORAGE", "OUTPUTS", "POD_IP", "OMP_NUM_THREADS", "ACTOR_COMMAND", "NOTIFY_ADDRESS",
+    "NVIDIA_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES", "PATH", "HOME", "PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH",
     "EXPERIMENT_*", "ARGO_*",
 )  # fmt: skip

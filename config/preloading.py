@@ -11,12 +11,14 @@ from collections.abc import Mapping
 
 from config import pipeline
 from config.actors import COMMAND_VARIABLE
+from config.tracking import VARIABLES
 
 SWITCH = "EXPERIMENT_PRELOAD"
 """The variable that, at 0, gives each pod an interpreter of its own."""
 APART = (
     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "EXPERIMENT_IMAGE", "EXPERIMENT_OWNER",
     "EXPERIMENT_WORKFLOW", "OUTPUTS", "POD_IP", "STORAGE", "TMPDIR", COMMAND_VARIABLE,
+    *VARIABLES,
 )  # fmt: skip
 """Variables in which the pods of an experiment differ. No module reads them while it is loaded; CUDA
 does so at its first call.

@@ -55,6 +55,7 @@ from steps.directory.starting_point import (
     with_recorded,
 )
 from steps.directory.status import now, read_status
+from steps.tracking import sink
 
 PACKAGES = (
     "torch",
@@ -93,6 +94,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
     refuse_code_inside(resolved.algorithm, directory.root)
+    sink.check(resolved.experiment.track, directory.root)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
     resolved = _with_recorded_games(resolved)
     submitted = describe(resolved)

@@ -35,13 +35,13 @@ MEMBERS: Mapping[str, tuple[str, type[ActorSettings] | type[WorkerSettings]]] = 
 how patient, and its parameters."""
 
 READ_BY_ARGO: Mapping[str, tuple[str, ...]] = {
-    SINGLE: ("gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image"),
+    SINGLE: ("gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image", "track"),
     ACTOR_LEARNER: (
-        "gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image",
+        "gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image", "track",
         "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
     ),
     SELF_PLAY: (
-        "gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image",
+        "gpus", "runs_per_gpu", "training_memory", "gpu_image", "cpu_image", "track",
         "workers", "worker_gpus", "workers_per_gpu",
     ),
 }  # fmt: skip

@@ -75,6 +75,11 @@ class RunDirectory:
         """Event files, one per attempt."""
         return self.root / "tensorboard"
 
+    @property
+    def tracking(self) -> Path:
+        """What was sent to trackers: `<tracker>.json`, see `steps.tracking.journal`."""
+        return self.root / "tracking"
+
     def evaluated(self, measure: Measure) -> Path:
         """One row per evaluation episode, in the table that the measure names."""
         return self.root / measure.table

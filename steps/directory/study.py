@@ -200,7 +200,8 @@ def pods(resolved: Resolved) -> int:
     members = resolved.members
     beside = 0 if members is None else members.helpers + members.learners
     each = len(pipeline.asked("run", resolved.experiment)) + beside + len(resolved.snapshot_epochs)
-    around = len(pipeline.steps("experiment")) + len(pipeline.steps("exit"))
+    last = pipeline.asked("exit", resolved.experiment)
+    around = len(pipeline.steps("experiment")) + len(last)
     return around + resolved.experiment.runs * each
 
 

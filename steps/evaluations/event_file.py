@@ -31,7 +31,7 @@ def write_curve(run: RunDirectory, rows: Sequence[Mapping[str, Cell]], measure: 
     """Write the rows of evaluation-curve.csv. Returns also have the names that other libraries give
     them (`steps.training.dashboards`).
     """
-    from steps.training.recorder import scalars
+    from steps.tracking.event_files import scalars
 
     listed = [(int(row["step"] or 0), scalars(_tagged(row, measure))) for row in rows]
     _write(run, CURVE, listed)

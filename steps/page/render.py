@@ -19,6 +19,7 @@ from steps.page.cost import said_of_cost
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.strength import said_of_strength, standing
+from steps.page.trackers import said_of_trackers
 from steps.page.training_members import said_of_members
 from steps.page.verdict import headline, spoken
 
@@ -78,6 +79,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             members=said_of_members(facts),
             cost=said_of_cost(facts.cost),
             pruned=_said_of_pruned(facts),
+            trackers=said_of_trackers(facts),
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),
             arena_plots=ARENA_PLOTS,

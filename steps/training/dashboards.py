@@ -21,15 +21,12 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
-from config.described import parameters
 from config.measures import RETURN, Measure
 from config.parameters import to_text
-from config.resolve import Resolved
 from steps.directory.tables import Cell
 
 EVALUATED = "eval/mean_reward"
 EVALUATED_LENGTH = "eval/mean_ep_length"
-NOT_SHOWN = ("outdir", "gpu_image", "cpu_image", "claim")
 
 
 def of_training(
@@ -50,13 +47,8 @@ def of_training(
     return {tag: float(value) for tag, value in found.items() if value is not None}
 
 
-def of_hyperparameters(resolved: Resolved) -> Summary:
-    """The parameters as a text, and for the HPARAMS tab."""
-    values = {
-        info.name: getattr(getattr(resolved, info.section), info.name)
-        for info in parameters(resolved.algorithm)
-        if info.name not in NOT_SHOWN
-    }
+def of_hyperparameters(values: Mapping[str, object]) -> Summary:
+    """Parameters, name -> value, as a text, and for the HPARAMS tab."""
     return Summary(value=[_table(values), _session(values)])
 
 

@@ -1,40 +1,27 @@
 """Write the progress of a training to `train.csv` and to TensorBoard's event files.
 
-`train.csv` has one row per log interval and nothing that depends on the clock. The event files repeat
-its numbers; they are written row by row, without TensorFlow and without a thread of their own. Each
-attempt writes one event file. It begins with a session start, which makes TensorBoard drop the rows
-that killed attempts wrote from that step on.
+`train.csv` has one row per log interval and nothing that depends on the clock. The event files
+(`steps.tracking.event_files`) repeat its numbers.
 """
 
 from __future__ import annotations
 
-import io
-import itertools
-import os
-import socket
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
-
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from agents.interfaces import Progress
 from config.measures import Measure
 from config.resolve import Resolved
-from steps.directory.files import full_disk_explained
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
+from steps.tracking.event_files import EventFiles
+from steps.tracking.hyperparameters import hyperparameters
+from steps.tracking.sink import Row, TrackedRun
 from steps.training import dashboards
 
 RECENT_EPISODES = 100
-NOT_PLOTTED = ("epoch", "step", "frame")
 
 
 @dataclass
@@ -110,8 +97,10 @@ class Recorder:
             self._recent.extend(saved["recent"])
             self._interval = Interval(**saved["interval"])
         self.table = Table(run.train_csv, offset=offset, permitted=permitted)
-        self.events = EventFile(run.tensorboard, purge_step=purge_step)
-        self.events.add_summary(step, dashboards.of_hyperparameters(resolved))
+        self._sink = EventFiles()
+        self._rows = 0
+        self._sink.start(_tracked(run, resolved, purge_step))
+        self.events = self._sink.events
 
     def add(self, progress: Progress) -> None:
         """Count an epoch, and write a row where the log interval ends."""
@@ -123,14 +112,11 @@ class Recorder:
         ):
             row = self._interval.row(progress, self._resolved.measure)
             self.table.append(row)
-            self.events.add(
-                progress.step,
-                {
-                    name: float(v)
-                    for name, v in row.items()
-                    if v is not None and name not in NOT_PLOTTED
-                },
+            values = {name: float(one) for name, one in row.items() if one is not None}
+            self._sink.rows(
+                [Row(number=self._rows, group="train", step=progress.step, values=values)]
             )
+            self._rows += 1
             known = dashboards.of_training(row, self.training_score, self._resolved.measure)
             self.events.add_tagged(progress.step, known)
             self._interval = Interval()
@@ -157,66 +143,19 @@ class Recorder:
     def close(self) -> None:
         """Close both files."""
         self.table.close()
-        self.events.close()
+        self._sink.finish()
 
 
 def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def scalars(values: Mapping[str, float]) -> Summary:
-    """The summary of numbers, tag -> value."""
-    return Summary(
-        value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+def _tracked(run: RunDirectory, resolved: Resolved, next_step: int) -> TrackedRun:
+    return TrackedRun(
+        id=str(run.index),
+        name=run.root.name,
+        group=run.root.parent.parent.name,
+        hyperparameters=hyperparameters(resolved),
+        folder=run.tensorboard,
+        next_step=next_step,
     )
-
-
-class EventFile:
-    """The event file of one attempt, to which several threads may write. Its methods raise
-    `ExperimentError` if the disk is full. purge_step: the first step whose events by earlier
-    attempts no longer count.
-    """
-
-    def __init__(self, directory: Path, *, purge_step: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        # Pods often have equal host names and process ids, and two may start in one second.
-        numbered = (directory / f"{first}.{number}" for number in itertools.count())
-        self._path = next(path for path in numbered if not path.exists())
-        self._records = RecordWriter(self._path.open("xb"))
-        self._lock = threading.Lock()
-        self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
-
-    def add(self, step: int, values: Mapping[str, float], *, group: str = "train") -> None:
-        """Add one event with all values of a row, which TensorBoard shows together under the name
-        of their group. They reach the file at the next `flush`.
-        """
-        self.add_tagged(step, {f"{group}/{name}": value for name, value in values.items()})
-
-    def add_tagged(self, step: int, values: Mapping[str, float]) -> None:
-        """The same with whole tags, tag -> value."""
-        if values:
-            self.add_summary(step, scalars(values))
-
-    def add_summary(self, step: int, summary: Summary) -> None:
-        """Add one event with anything that TensorBoard shows."""
-        self._write(Event(step=step, summary=summary))
-
-    def flush(self) -> None:
-        """Write added events to the file, so that TensorBoard sees them."""
-        with self._lock, self._full_disk_explained():
-            self._records.flush()
-
-    def close(self) -> None:
-        """Flush and close."""
-        with self._full_disk_explained():
-            self._records.close()
-
-    def _write(self, event: Event) -> None:
-        event.wall_time = time.time()
-        with self._lock, self._full_disk_explained():
-            self._records.write(event.SerializeToString())
-
-    def _full_disk_explained(self) -> AbstractContextManager[None]:
-        return full_disk_explained(self._path, io.DEFAULT_BUFFER_SIZE)

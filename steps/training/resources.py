@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from steps.directory.tables import Cell, Table, last_row, whole_lines_bytes
 
 if TYPE_CHECKING:  # `make gpu` measures with a Python that may have no TensorBoard
-    from steps.training.recorder import EventFile
+    from steps.tracking.event_files import EventFile
 
 PERIOD_S = 1.0
 LATER_PERIOD_S = 5.0

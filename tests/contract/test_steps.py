@@ -44,6 +44,7 @@ each_step = pytest.mark.parametrize("step", AFTER_PREPARE, ids=lambda step: step
 
 PARAMETERS = (
     "game=cartpole", "epochs=3", "evaluation_episodes=4", "evaluations=3", "snapshot_episodes=2",
+    "track=tests.recording_sink:Recording",
 )  # fmt: skip
 """Of an experiment that has every step."""
 
@@ -61,6 +62,8 @@ def run(module: str, *arguments: str, **variables: str) -> subprocess.CompletedP
 def run_step(step: Step, outdir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """As its pod is started."""
     more = {"run": ["--run=0"], "exit": ["--workflow-status=Succeeded"]}.get(step.scope, [])
+    if step.name == pipeline.TRACK_REST:
+        more = []
     return run(step.module, f"--outdir={outdir}", *more, **variables)
 
 
@@ -220,7 +223,9 @@ def paused(tmp_path_factory):
     return outdir
 
 
-SILENT = (pipeline.TRAIN, "evaluate-snapshots", "plot-training", "plot-average")
+SILENT = (
+    pipeline.TRAIN, "evaluate-snapshots", "plot-training", "plot-average", pipeline.TRACK, pipeline.TRACK_REST,
+)  # fmt: skip
 """What works with whatever a training has left, or reads no run itself."""
 REFUSED = {"evaluate": 2, "play": 2, "plot-evaluation": 2, "report": 5}
 NAMING = [

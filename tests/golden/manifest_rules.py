@@ -41,7 +41,7 @@ OUTSIDE_OF_EXPERIMENTS = {
 FIRST_AND_LAST = {
     f"steps.{name}"
     for name in (
-        *("prepare", "report", "plan", "decide", "report_study"),
+        *("prepare", "report", "track_rest", "plan", "decide", "report_study"),
         *("plan_search", "propose", "judge", "tell", "choose", "report_search", "notify"),
     )
 }
@@ -55,6 +55,7 @@ WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflo
 WORKFLOW_TAGS |= {"workflow.duration"}
 TOLERATED = {"failed": True, "error": True}
 WAIT = "wait-for-training"
+TRACKING = ("track", "track-rest")
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
 KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
 
@@ -320,7 +321,7 @@ def actors_hold_nothing_back(manifest: Manifest) -> Iterator[str]:
     refuses `continueOn` in a DAG with `depends`."""
     for dag in dags(manifest):
         tasks = dag["dag"]["tasks"]
-        members = [task for task in tasks if "withSequence" in task]
+        members = [task for task in tasks if "withSequence" in task or task["template"] in TRACKING]
         for task in members:
             alone = len(members) == len(tasks) and "depends" not in task
             if task.get("continueOn") != TOLERATED or not alone:

@@ -583,7 +583,7 @@ def test_the_figure(manifest: Manifest) -> None:
     conditional = {
         one["name"] for dag in dags(manifest) for one in dag["dag"]["tasks"] if "when" in one
     }
-    assert conditional == {"evaluate", "notify"}
+    assert conditional == {"evaluate", "notify", "track", "track-rest"}
     assert (manifest["spec"]["entrypoint"], manifest["spec"]["onExit"]) == ("experiment", "finish")
 
 
@@ -672,7 +672,7 @@ def plain_scalars(text: str) -> Iterator[tuple[str, str]]:
 
 NUMBERS_AND_BOOLEANS = {
     "parallelism", "fsGroup", "runAsGroup", "runAsUser", "secondsAfterCompletion", "runAsNonRoot", "allowPrivilegeEscalation",
-    "readOnlyRootFilesystem", "error", "failed", "activeDeadlineSeconds",
+    "readOnlyRootFilesystem", "error", "failed", "activeDeadlineSeconds", "optional",
 }  # fmt: skip
 
 

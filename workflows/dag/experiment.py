@@ -7,14 +7,17 @@ prepare ─▶ runs[i] ───────────────────
                  │        ├─────▶ evaluation-curve      │
                  │        └─────▶ play-learning         │
                  └──▶ plot-training                     │
+             track, with trackers                       │
              train-actors, with some algorithms         ▼
                                           average ─▶ plot-average
 
 evaluate-snapshots has a pod for each part of the snapshots, as `train` lists them; with
 `evaluations=0` it lists none, and then neither this step nor what needs it has a pod.
 
-exit handler, finish: report, always last, also after a stop or a deadline; behind it notify, if an
-address is to be told. It is a DAG also without that because the controller knows the nodes of an exit handler by the name `….onExit` of their
+exit handler, finish: report, always last, also after a stop or a deadline. Behind it notify, if an
+address is to be told; with `track`, beside it what sends the rest to trackers once it has ended
+(`workflows.dag.tracking`). It is a DAG, also for one task, because the controller knows the nodes of
+an exit handler by the name `….onExit` of their
 boundary: after a deadline it fails the pending pod of a bare template that is retried, whose node
 is called `….onExit(0)` (seen with 4.1.2).
 
@@ -60,6 +63,7 @@ from workflows.dag.pods import (
     volumes,
 )
 from workflows.dag.topologies import MEMBER, active_runs, beside_train, train
+from workflows.dag.tracking import ALONE, WANTED, is_tracking, tracking
 
 RESULTS: Mapping[End, Any] = {
     "succeeded": TaskResult.succeeded,
@@ -133,16 +137,16 @@ def experiment(
     topology: str,
     cluster: Cluster,
     first: Container,
-    pods: Mapping[str, Container],
+    pods: Mapping[str, Container | DAG],
     *,
     several_learners: bool,
     given: Sequence[Parameter] = (),
-    last: Container | None = None,
+    last: Sequence[Container | DAG] = (),
     suffix: str = "",
 ) -> DAG:
     """The template of an experiment, with that of its runs. first: `prepare`. pods: the templates of
-    the steps after `train`. given: the inputs that `prepare` reads beside the directory. last: what
-    follows all other steps of a prepared experiment, however they ended. suffix: of the templates' names,
+    the steps beside and after `train`. given: the inputs that `prepare` reads beside the directory. last:
+    what follows all other steps of a prepared experiment, however they ended. suffix: of the templates' names,
     where a workflow has several topologies.
     """
     training = train(topology, cluster, suffix)
@@ -158,43 +162,49 @@ def experiment(
         parallelism=active_runs(topology, cluster),
     ) as whole:
         tasks = _tasks("experiment", {**pods, pipeline.PREPARE: first, pipeline.RUNS: run})
-        if last is not None:
+        final = pipeline.steps("experiment")[-1].name
+        for one in last:
             passed_on = _passed_on_by(tasks[pipeline.PREPARE], first)
-            _call(str(last.name), last, [], tasks, passed_on)
-            tasks[pipeline.PREPARE].next(tasks[str(last.name)], on=TaskResult.succeeded)
-            final = pipeline.steps("experiment")[-1].name
-            tasks[final].next(tasks[str(last.name)], on=RESULTS["ended"] | TaskResult.omitted)
+            name = str(one.name).removesuffix(ALONE)
+            _call(name, one, [], tasks, passed_on)
+            tasks[pipeline.PREPARE].next(tasks[name], on=TaskResult.succeeded)
+            tasks[final].next(tasks[name], on=RESULTS["ended"] | TaskResult.omitted)
     return whole
 
 
 def finish(cluster: Cluster) -> DAG:
     """The exit handler of a workflow of one experiment."""
-    last = report(cluster)
-    of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of([last])}
+    called = at_the_end(cluster)
+    of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of(called)}
+    templates = {str(one.name).removesuffix(ALONE): one for one in called}
     told = notify(cluster)
     with DAG(name="finish") as handler:
-        tasks = _tasks("exit", {str(last.name): last}, instead=of_workflow)
-        tell_after(tasks[str(last.name)], told)
+        tasks = _tasks("exit", templates, instead=of_workflow)
+        tell_after(tasks[pipeline.REPORT], told)
     return handler
 
 
-def after_training(cluster: Cluster) -> dict[str, Container]:
-    """The templates of the steps that follow `train`, which are the same for every topology."""
+def after_training(cluster: Cluster) -> dict[str, Container | DAG]:
+    """The templates of the steps beside and after `train`, which are the same for every topology."""
     but = (pipeline.PREPARE, pipeline.TRAIN)
     steps = (*pipeline.steps("run"), *pipeline.steps("experiment"))
     return {step.name: _template(step, cluster) for step in steps if step.name not in but}
 
 
-def report(cluster: Cluster, status: str = "{{workflow.status}}") -> Container:
-    """The template of an experiment's last step. status: of the workflow; Argo knows its end in the exit
-    handler only.
+def at_the_end(cluster: Cluster, status: str = "{{workflow.status}}") -> list[Container | DAG]:
+    """The templates of an experiment's last steps. status: of the workflow; Argo knows its end in the
+    exit handler only.
     """
-    (step,) = pipeline.steps("exit")
-    return _template(step, cluster, f"--workflow-status={status}")
+    return [
+        _template(step, cluster, *([] if is_tracking(step) else [f"--workflow-status={status}"]))
+        for step in pipeline.steps("exit")
+    ]
 
 
-def _template(step: Step, cluster: Cluster, *more: str) -> Container:
-    """The template of one step's pod."""
+def _template(step: Step, cluster: Cluster, *more: str) -> Container | DAG:
+    """The template of one step: its pod, or what tolerates the failure of its pod."""
+    if is_tracking(step):
+        return tracking(step, cluster)
     of_run = [RUN] if step.in_run else []
     part = ["--role=part", MEMBER] if step.over else []
     own = ["outdir", *(["run"] if step.in_run else []), *(["member"] if step.over else [])]
@@ -275,7 +285,7 @@ def _tasks(
             for beside in beside_train if step.name == pipeline.TRAIN else ():
                 _call(str(beside.name), beside, step.needs, tasks, instead)
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
-            needs = [need for one in pipeline.steps("run") for need in one.needs]
+            needs = tuple(dict.fromkeys(n for one in pipeline.steps("run") for n in one.needs))
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
             run = {**instead, "run": "{{item}}"}
             template = templates[pipeline.RUNS]
@@ -312,10 +322,13 @@ def _call(
     """
     inside = [need for need in needs if need.task in tasks]
     wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]
-    when = " && ".join(f'"{value}" == "true"' for value in wanted)
+    conditions = [f'"{value}" == "true"' for value in wanted]
     arguments = {input: instead.get(input, text) for input, text in handed_on(template).items()}
+    if name in (pipeline.TRACK, pipeline.TRACK_REST):
+        conditions.append(f'"{arguments[WANTED]}" != ""')
+    when = " && ".join(conditions) or None
     # Hera cannot say in its types that a template called inside a DAG makes a task.
-    task = cast(Task, template(name=name, arguments=arguments, when=when or None, **options))
+    task = cast(Task, template(name=name, arguments=arguments, when=when, **options))
     for need in inside:
         tasks[need.task].next(task, on=RESULTS[need.end])
     tasks[name] = task

@@ -176,7 +176,7 @@ def _asked(tasks: tuple[Layout, ...], parameters: Values) -> tuple[Layout, ...]:
     left_out = {
         step.name
         for step in pipeline.STEPS
-        if step.asked_by and parameters.get(step.asked_by) == "0"
+        if step.asked_by and parameters.get(step.asked_by) in ("0", "")
     }
     if not parameters.get(NOTIFY):
         left_out.add(pipeline.NOTICE.name)

@@ -1,5 +1,5 @@
-"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member.
-This module and `pool_fields` are the only places that know Kubernetes details.
+"""`gpu()`, `cpu()`, `actor()`, `worker()`, `waiting()` and `tracker()`: the pod of one step, or of one
+member. This module and `pool_fields` are the only places that know Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -29,6 +29,7 @@ from hera.workflows import (
     Parameter,
     Resources,
     RetryStrategy,
+    SecretEnv,
 )
 from hera.workflows import models as m
 
@@ -39,6 +40,7 @@ from config.errors import NEVER_RETRIED
 from config.pipeline import Output, Step
 from config.pod_labels import PODS_PER_GPU
 from config.pod_volumes import OUTPUTS, SCRATCH, SHARED_MEMORY, STORAGE
+from config.tracking import VARIABLES
 from workflows.dag import pool_fields
 
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
@@ -69,6 +71,9 @@ RETRY_UNLESS_FINAL = (
 
 WAITING = Requests(cpu="10m", memory="128Mi")
 """What a pod asks for that only looks at a file twice a second."""
+
+TRACKING = Requests(cpu="20m", memory="512Mi")
+"""What a pod asks for that reads tables and sends them: so little that no training waits for it."""
 
 PAST_DEADLINE = "Pod was active on the node longer than the specified deadline"
 """What the kubelet says of a pod that it ended at the deadline of its template."""
@@ -226,6 +231,44 @@ def waiting(
     )
 
 
+def tracker(
+    cluster: Cluster,
+    name: str,
+    module: str,
+    *,
+    own: Sequence[str],
+    deadline_s: int | None,
+    **options: Any,
+) -> Container:
+    """A pod that sends to trackers, on the nodes of `cpu()`. Addresses and keys come from the keys of
+    a secret, each as the variable of the same name; neither the secret nor any key of it need exist.
+    """
+    secret = cluster.tracking_secret
+    # Few: a pod that fails whatever happens must not hold the end of its run for long.
+    retries = _retries(limit=10, first_wait="2s")
+    if deadline_s is not None:
+        retries.expression = RETRY_UNLESS_LATE
+        options["active_deadline_seconds"] = deadline_s
+    return _pod(
+        cluster,
+        name,
+        module,
+        pool=dataclasses.replace(
+            cluster.cpu, requests=TRACKING, limits=Limits(memory=cluster.cpu.limits.memory)
+        ),
+        image=IMAGES["cpu"],
+        environment=NO_GPU,
+        secrets=[
+            SecretEnv(name=key, secret_name=secret, secret_key=key, optional=True)
+            for key in VARIABLES
+        ],
+        shared_memory=False,
+        retries=retries,
+        inputs=inputs(*own, "cpu_image"),
+        **options,
+    )
+
+
 def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     """The resource patch of each pod of this role: one GPU, or a share of one, if `<role>_gpus`
     says so.
@@ -289,9 +332,11 @@ def _names(template: Container | DAG) -> list[str]:
 
 def outputs(step: Step, *more: str) -> list[Parameter] | None:
     """The output parameters that the step writes as files. One with a default has a value even if
-    the step never wrote it. more: the names of further ones, which it always writes.
+    the step never wrote it. more: the names of further ones, which it always writes; the one that a
+    condition reads has a default.
     """
-    listed = (*step.outputs, *(Output(name=name) for name in more))
+    further = (Output(name=name, default="" if name == pipeline.TRACK else None) for name in more)
+    listed = (*step.outputs, *further)
     return [
         Parameter(
             name=one.name,
@@ -324,17 +369,20 @@ def _pod(
     retries: RetryStrategy,
     annotations: Mapping[str, str] | None = None,
     patched_resources: Mapping[str, Any] | None = None,
+    secrets: Sequence[SecretEnv] = (),
     **options: Any,
 ) -> Container:
     patch = pool_fields.patched(pool, patched_resources)
     requests = pool.requests
     limits = pool.limits
+    own = [one.name for one in pool_fields.variables(pool)]
+    variables = [one for one in [*_variables(image, environment), *secrets] if one.name not in own]
     return Container(
         name=name,
         image=image,
         image_pull_policy="IfNotPresent",
         command=["python", "-m", module],
-        env=[*_variables(image, environment), *pool_fields.variables(pool)],
+        env=[*variables, *pool_fields.variables(pool)],
         env_from=pool_fields.secrets(pool) or None,
         resources=Resources(
             cpu_request=requests.cpu,

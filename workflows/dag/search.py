@@ -32,10 +32,10 @@ from config.study.workflow_parameters import OF_CLUSTER, OF_SEARCH
 from workflows.dag.experiment import (
     RESULTS,
     after_training,
+    at_the_end,
     experiment,
     in_order,
     prepare,
-    report,
     workflow,
 )
 from workflows.dag.notice import notify, tell_after
@@ -60,7 +60,7 @@ def build_search(cluster: Cluster, active: int) -> Workflow:
     with workflow("search-", "search", arguments, cluster) as made:
         own = {step.name: _of_search(cluster, step) for step in pipeline.SEARCH_STEPS}
         pods = after_training(cluster)
-        last = report(cluster, "Running")
+        last = at_the_end(cluster, "Running")
         trials, experiments = {}, {}
         for topology in TOPOLOGIES:
             suffix = SUFFIXES[topology]
@@ -104,7 +104,7 @@ def _rung(
     cluster: Cluster,
     climb: DAG,
     judge: Container,
-    evaluate: Container,
+    evaluate: Container | DAG,
     whole: DAG,
     suffix: str,
 ) -> DAG:

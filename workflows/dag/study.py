@@ -32,10 +32,10 @@ from config.study.workflow_parameters import OF_CLUSTER, OF_WORKFLOW, PART, WHOL
 from workflows.dag.experiment import (
     RESULTS,
     after_training,
+    at_the_end,
     experiment,
     in_order,
     prepare,
-    report,
     workflow,
 )
 from workflows.dag.notice import notify, tell_after
@@ -65,7 +65,7 @@ def build_study(cluster: Cluster, active: int) -> Workflow:
     with workflow("study-", "study", arguments, cluster) as made:
         own = {step.name: _of_study(cluster, step) for step in pipeline.STUDY_STEPS}
         pods = after_training(cluster)
-        last = report(cluster, "Running")
+        last = at_the_end(cluster, "Running")
         cells = {}
         for topology, suffix in SUFFIXES.items():
             told = ["--study"]

@@ -16,6 +16,7 @@ from config.errors import BadInput, WrongDirectory, shown
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
+from config.tracking import refuse_missing
 from steps.directory import processes
 from steps.directory.continuing import held_experiment
 from steps.directory.elsewhere import made_elsewhere
@@ -109,7 +110,8 @@ def check_directory(where: Place, resolved: Resolved) -> Resolved:
 
 
 def check_can_be_trained(resolved: Resolved) -> None:
-    """Raise `BadInput` for a game or a device that this machine does not have."""
+    """Raise `BadInput` for a game, a device or a tracker that this machine does not have."""
+    refuse_missing(resolved.experiment.track)
     known = resolved.family and not resolved.packages and not resolved.environment.options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         # The game is only made here: `prepare` tries it as training will.

@@ -14,6 +14,7 @@ from config.pod_references import OWN_VARIABLES, Reference, Secret, is_own_varia
 from config.pod_shapes import POD_PATCH, REQUIRED, SETTINGS
 from config.pod_volumes import PROTECTED, SCRATCH, SHARED_MEMORY, EmptyDir, Volume
 from config.sections import rows
+from config.tracking import VARIABLES
 from workflows.dag import render
 from workflows.local.spec.fields import TEMPLATE
 
@@ -228,7 +229,7 @@ def test_the_names_of_all_variables_of_pods_are_reserved() -> None:
         for variable in template.get("container", {}).get("env", [])
     }
     assert "ACTOR_COMMAND" in found
-    assert {name for name in found if not is_own_variable(name)} == set()
+    assert {name for name in found if not is_own_variable(name)} == set(VARIABLES)
     assert is_own_variable("ARGO_X") and not is_own_variable("MY_STORAGE")
     assert all(name.isupper() for name in OWN_VARIABLES)
 

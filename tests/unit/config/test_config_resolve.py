@@ -405,6 +405,7 @@ def another_value(name: str, current: Any) -> str:
         "min_runs": "1",
         "training_memory": "8Gi",
         "checkpoint_interval": "2",
+        "track": "wandb",
     }
     if name in special:
         return special[name]
@@ -496,7 +497,8 @@ def test_a_class_says_itself_what_ties_it_to_its_length() -> None:
 
 def test_what_is_no_part_of_the_identity() -> None:
     assert {one.name for one in parameters("ppo") if not one.identity} == {
-        "outdir", "runs", "min_runs", "gpus", "runs_per_gpu", "gpu_image", "cpu_image", "claim", "training_memory", "vectorisation", "notify",
+        "outdir", "runs", "min_runs", "gpus", "runs_per_gpu", "gpu_image", "cpu_image", "claim", "training_memory", "vectorisation",
+        "notify", "track",
         "trial_timeout", "checkpoint_interval", "evaluations", "snapshot_episodes", *LATER,
     }  # fmt: skip
     assert {one for section in resolve("ppo", {}).later().values() for one in section} == LATER

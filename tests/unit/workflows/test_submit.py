@@ -271,8 +271,9 @@ def test_dry_run(evaluations: int, capsys: pytest.CaptureFixture[str]) -> None:
     )
     shown = capsys.readouterr().out
     assert "this machine" in shown and "3 x 196 epochs x 256 steps = 3 x 50,176 steps" in shown
-    first, *after = (*pipeline.names("experiment"), *pipeline.names("exit"))
     experiment = Experiment(evaluations=evaluations)
+    last = [step.name for step in pipeline.asked("exit", experiment)]
+    first, *after = (*pipeline.names("experiment"), *last)
     inside = ", ".join(step.name for step in pipeline.asked("run", experiment))
     assert f"{first}, 3 x ({inside}), {', '.join(after)}" in shown
     assert "  * runs " in shown and "    seed " in shown and "directory    results/x" in shown

@@ -22,8 +22,9 @@ from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
 from steps.evaluations.event_file import write_animation, write_curve
+from steps.tracking.event_files import EventFile
 from steps.training import self_play_trainer
-from steps.training.recorder import EventFile, Interval, Recorder
+from steps.training.recorder import Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.training_files import Saver, TrainingFiles
 
