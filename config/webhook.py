@@ -6,6 +6,8 @@ from urllib.parse import SplitResult, urlsplit
 
 NOTIFY = "notify"
 """The parameter of every workflow."""
+ADDRESS_VARIABLE = "NOTIFY_ADDRESS"
+"""The variable with the address: arguments of a process can be read by every user of its machine."""
 HELP = (
     "web address that is told by a POST of JSON how the workflow ended (docs/browsing.md); kept out "
     "of experiment.yaml and of logs; empty: nobody is told"

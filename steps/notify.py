@@ -18,10 +18,10 @@ from dataclasses import asdict
 from typing import Any
 
 from config.ending import end
-from config.errors import BadInput, ExperimentError, Incomplete, on_one_line
+from config.errors import BadInput, Incomplete, on_one_line
 from config.numbers import duration, if_any
 from config.outdir import check_outdir
-from config.webhook import checked, host_of
+from config.webhook import ADDRESS_VARIABLE, checked, host_of
 from steps.browsing.overview import Overview
 from steps.browsing.places import kind_of
 from steps.browsing.rows import Row
@@ -33,7 +33,6 @@ from steps.web.webhook import LONGEST_S, post
 
 SUCCEEDED = "Succeeded"
 """The phase of a workflow, or of a task, that went well."""
-ADDRESS = "NOTIFY_ADDRESS"
 NOT_COMPLETE = Incomplete.exit_code
 
 
@@ -45,11 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def notify(arguments: argparse.Namespace) -> int:
     """Post how the workflow ended. Raises `Incomplete` if the report did not succeed."""
-    address = os.environ.get(ADDRESS, "")
+    address = os.environ.get(ADDRESS_VARIABLE, "")
     try:
         checked(address)
     except ValueError as error:
-        print(f"notify: {ADDRESS} cannot be told anything: {error}", file=sys.stderr)
+        print(f"notify: {ADDRESS_VARIABLE} cannot be told anything: {error}", file=sys.stderr)
     else:
         _tell(address, message(arguments))
     if arguments.reported not in ("", SUCCEEDED):
@@ -115,8 +114,9 @@ def _own_row(outdir: str) -> tuple[Row | None, str]:
         if not _is_ours(ExperimentDirectory(path)):
             return None, "the directory belongs to another workflow"
         return Overview(path).rows()[0], ""
-    except (ExperimentError, OSError) as error:
-        return None, on_one_line(error)
+    except Exception as error:
+        # Whatever lies there: an experiment that went well must not fail because nobody can be told.
+        return None, on_one_line(error) or type(error).__name__
 
 
 def _is_ours(directory: ExperimentDirectory) -> bool:
@@ -133,7 +133,7 @@ def _state(arguments: argparse.Namespace, row: Row | None) -> str:
         SUCCEEDED,
     )
     if row is None:
-        return "failed"
+        return "succeeded" if went_well else "failed"
     if row.state == "succeeded" and not went_well:
         return "incomplete"
     return "stopped" if row.state in ("running", "silent") else row.state

@@ -45,6 +45,7 @@ def gather(place: Place, parts: Sequence[Row]) -> Row:
         shown="" if value is None else number(value),
         measure=winner,
         epochs=(sum(row.epochs[0] for row in parts), sum(row.epochs[1] for row in parts)),
+        share=min(1.0, sum(row.fraction for row in own) / planned) if planned else 0.0,
         runs=(sum(row.runs[0] for row in parts), sum(row.runs[1] for row in parts)),
         cost=total(row.cost for row in parts),
         report=directory.report_html.is_file(),

@@ -33,7 +33,7 @@ class Row:
     headline, None if nothing is claimed. shown: the same for people. measure: what it is. ends: of its
     interval. n: of how many runs.
     higher_is_better: whether a larger value is the better one. headline: the whole as the report says it. epochs, runs: done and
-    planned. report: whether there is a page.
+    planned. share: of a study, whose planned epochs nobody knows before all of it has begun. report: whether there is a page.
     """
 
     place: Place
@@ -50,6 +50,7 @@ class Row:
     higher_is_better: bool = True
     headline: str = ""
     epochs: tuple[int, int] = (0, 0)
+    share: float | None = None
     runs: tuple[int, int] = (0, 0)
     cost: Cost = field(default_factory=Cost)
     report: bool = False
@@ -61,7 +62,9 @@ class Row:
 
     @property
     def fraction(self) -> float:
-        """The finished share of the epochs, between 0 and 1."""
+        """The finished share, between 0 and 1: of the epochs, unless `share` says it."""
+        if self.share is not None:
+            return self.share
         done, planned = self.epochs
         return min(1.0, done / planned) if planned else 0.0
 
@@ -76,15 +79,20 @@ def read_row(place: Place, results: Path) -> Row:
         facts = read_facts(directory, read_experiment(directory, results), "")
         return replace(_row(place, facts), report=has_report)
     except ExperimentError as error:
-        return Row(place=place, state="damaged", note=on_one_line(error), report=has_report)
+        return Row(place=place, state="damaged", note=_damage(place, error), report=has_report)
     except Exception as error:
         # Files of any origin: whatever is wrong with one directory, the others are shown.
         return Row(
             place=place,
             state="damaged",
-            note=f"{type(error).__name__}: {on_one_line(error)}",
+            note=f"{type(error).__name__}: {_damage(place, error)}",
             report=has_report,
         )
+
+
+def _damage(place: Place, error: Exception) -> str:
+    """What is wrong, with paths relative to the experiment: the line begins with its name."""
+    return on_one_line(error).replace(f"{place.path}/", "")
 
 
 def living(row: Row, life: Life) -> Row:

@@ -20,7 +20,7 @@ from steps.page.render import FOLDER, environment, policy_of, trusted
 
 GENERATOR = "steps.browse"
 """How a page is known to be one of this program's, so that it may be replaced."""
-OPEN_NOTE = 160
+OPEN_NOTE = 120
 """Characters of a reason that are shown; the whole stands in the tooltip."""
 ABSENT = "–"
 

@@ -12,11 +12,9 @@ from hera.workflows import Container, Task, TaskResult
 
 from config import pipeline
 from config.cluster import Cluster
-from config.webhook import NOTIFY
+from config.webhook import ADDRESS_VARIABLE, NOTIFY
 from workflows.dag.pods import cpu
 
-ADDRESS = "NOTIFY_ADDRESS"
-"""The variable with the address: arguments of a process can be read by every user of its machine."""
 REPORTED = "reported"
 ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored
 IS_WANTED = f"{{{{=workflow.parameters.{NOTIFY} != ''}}}}"
@@ -33,7 +31,7 @@ def notify(cluster: Cluster) -> Container:
         own=[REPORTED],
         image="{{workflow.parameters.cpu_image}}",
         deadline_s=step.deadline_s,
-        environment={ADDRESS: f"{{{{workflow.parameters.{NOTIFY}}}}}"},
+        environment={ADDRESS_VARIABLE: f"{{{{workflow.parameters.{NOTIFY}}}}}"},
         args=[
             "--outdir={{workflow.parameters.outdir}}",
             "--workflow-status={{workflow.status}}",

@@ -68,7 +68,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Hook]]:
     def start(*statuses: int, **options: float) -> Hook:
         server = Hook(*statuses, **options)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(notify.ADDRESS, server.address)
+        monkeypatch.setenv(notify.ADDRESS_VARIABLE, server.address)
         started.append(server)
         return server
 
@@ -155,6 +155,19 @@ def test_no_directory_and_that_of_another_workflow(
     )  # fmt: skip
 
 
+def test_an_error_of_our_own_is_told_and_fails_nothing(
+    complete: Path, hook: Callable[..., Hook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: Path) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(notify, "Overview", broken)
+    server = hook(200)
+    assert told(complete) == 0
+    (one,) = server.told
+    assert (one["reason"], one["state"], one["exit_code"]) == ("unforeseen", "succeeded", 0)
+
+
 def test_a_study(tmp_path: Path, hook: Callable[..., Hook]) -> None:
     server = hook(200)
     study = synthetic_studies.planned(tmp_path / "s", synthetic_studies.GRID)
@@ -197,7 +210,7 @@ def test_nobody_there_and_nobody_who_answers(
     )
     server.server_close()
     monkeypatch.setattr(notify, "LONGEST_S", 20)
-    monkeypatch.setenv(notify.ADDRESS, f"http://127.0.0.1:1/{SECRET}")
+    monkeypatch.setenv(notify.ADDRESS_VARIABLE, f"http://127.0.0.1:1/{SECRET}")
     assert told(complete) == 0
     said = capsys.readouterr().err
     assert said.startswith("notify: 127.0.0.1: not told: ") and "refused" in said
@@ -254,8 +267,8 @@ MANIFESTS = {
         ("report", 5, True),
         ("report", 5, False),
         ("report", 0, False),
-        ("report-study", 5, True),
-        ("report-search", 5, True),
+        pytest.param("report-study", 5, True, marks=pytest.mark.slow),
+        pytest.param("report-search", 5, True, marks=pytest.mark.slow),
     ],
 )
 def test_the_exit_handler_fails_with_its_report_whether_somebody_is_told_or_not(

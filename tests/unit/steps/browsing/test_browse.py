@@ -87,6 +87,7 @@ def test_a_study_is_the_sum_of_its_experiments(lab: Path) -> None:
     assert whole.epochs == tuple(map(sum, zip(*(part.epochs for part in parts), strict=True)))
     assert whole.cost.processor_h == pytest.approx(sum(one.cost.processor_h for one in parts))
     assert (whole.algorithm, whole.game) == ("ppo", "cartpole")
+    assert whole.fraction == pytest.approx(sum(one.fraction for one in parts) / 8)
 
 
 def test_a_living_workflow_runs_and_a_silent_one_is_called_so(tmp_path: Path) -> None:
@@ -135,6 +136,32 @@ def test_links_are_not_followed_and_an_unreadable_folder_is_one_line(tmp_path: P
     if os.geteuid():
         (root / "closed").mkdir(mode=0)
         assert "Permission denied" in found(root)["closed"].note
+
+
+@pytest.mark.parametrize("damage", ["folder", "fifo", "binary", "list", "algorithm", "huge"])
+def test_no_damage_breaks_the_page(damage: str, tmp_path: Path) -> None:
+    synthetic.experiment(tmp_path / "good", ("failed",))
+    record = synthetic.experiment(tmp_path / "bad", ("complete",)).experiment_yaml
+    text = record.read_text()
+    record.unlink()
+    if damage == "folder":
+        record.mkdir()
+    elif damage == "fifo":
+        os.mkfifo(record)
+    else:
+        record.write_bytes(
+            {
+                "binary": b"\xff\x00" * 100,
+                "list": b"- 1\n",
+                "algorithm": text.replace("algorithm: ppo", "algorithm: no.such:THING").encode(),
+                "huge": b"a: " + b"b" * 2**20,
+            }[damage]
+        )
+    rows = found(tmp_path)
+    assert (rows["good"].state, rows["bad"].state) == ("failed", "damaged")
+    assert rows["bad"].note and "\n" not in rows["bad"].note
+    assert str(tmp_path) not in rows["bad"].note
+    assert browse.main([str(tmp_path)]) == 0
 
 
 def test_hostile_names_and_values_stay_words(tmp_path: Path) -> None:
