@@ -35,8 +35,6 @@ PREPARE, TRAIN, EVALUATE = "prepare", "train", "evaluate"
 """The steps that other modules refer to by name: the first step of all, and the two that decide
 whether a run is usable.
 """
-REPORT = "report"
-"""The step that is told how the workflow ended."""
 TRACK, TRACK_REST = "track", "track-rest"
 """The steps that send to trackers: beside each training, and after the report whatever is left."""
 RUNS = "runs"
@@ -240,7 +238,7 @@ STEPS: tuple[Step, ...] = (
         leaves=("average/plots/",),
     ),
     Step(
-        name=REPORT,
+        name="report",
         scope="exit",
         leaves=("report.html",),
         deadline_s=1800,

@@ -97,7 +97,7 @@ def _parser(
 ) -> argparse.ArgumentParser:
     """The parser of the options that the DAG gives to a step, and of the step's own."""
     parser = command_parser(row.module, step, row.in_run)
-    if row.name == pipeline.REPORT:
+    if row.scope == "exit":
         parser.add_argument(
             "--workflow-status",
             default="",

@@ -93,7 +93,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def untracked(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
     outdir = tmp_path_factory.mktemp("untracked") / "experiment"
     started = submit(outdir)
-    assert started.wait(300) == 0
+    output, _ = started.communicate(timeout=300)
+    assert started.returncode == 0, output
     return ExperimentDirectory(outdir)
 
 

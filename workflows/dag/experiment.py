@@ -180,7 +180,7 @@ def finish(cluster: Cluster) -> DAG:
     told = notify(cluster)
     with DAG(name="finish") as handler:
         tasks = _tasks("exit", templates, instead=of_workflow)
-        tell_after(tasks[pipeline.REPORT], told)
+        tell_after(next(iter(tasks.values())), told)
     return handler
 
 
@@ -195,10 +195,8 @@ def at_the_end(cluster: Cluster, status: str = "{{workflow.status}}") -> list[Co
     """The templates of an experiment's last steps. status: of the workflow; Argo knows its end in the
     exit handler only.
     """
-    return [
-        _template(step, cluster, *([] if is_tracking(step) else [f"--workflow-status={status}"]))
-        for step in pipeline.steps("exit")
-    ]
+    told = f"--workflow-status={status}"
+    return [_template(step, cluster, told) for step in pipeline.steps("exit")]
 
 
 def _template(step: Step, cluster: Cluster, *more: str) -> Container | DAG:

@@ -15,12 +15,16 @@ import pytest
 from config.errors import BadInput
 from config.resolve import resolve
 from config.tracking import TRACKERS, canonical, names, refuse_missing
-from steps import track, track_rest
+from steps import prepare, track, track_rest
 from steps.command.context import StepContext
 from steps.directory import owner, processes
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
+from steps.page.facts import read_facts
+from steps.page.render import render
+from steps.page.trackers import said_of_trackers
+from steps.page.verdict import shortcomings
 from steps.tracking import passes
 from steps.tracking.passes import Patience, deliver
 from steps.tracking.sender import Sender
@@ -311,3 +315,29 @@ def test_a_class_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be imported"):
         check("no_such_lab:Sink", tmp_path)
     check(RECORDING, tmp_path)
+
+
+def test_prepare_refuses_a_tracker_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outdir = tmp_path / "experiment"
+    words = ["--algorithm=ppo", "-p", f"outdir={outdir}", "-p", "track=no_such_lab:Sink"]
+    assert prepare.main(words) == 2
+    assert "prepare: tracker 'no_such_lab:Sink' cannot be imported" in capsys.readouterr().err
+    assert not outdir.exists()
+
+
+def test_the_report_says_which_runs_a_tracker_has(tmp_path: Path) -> None:
+    directory = synthetic.experiment(
+        tmp_path / "experiment", ("complete",) * 3, epochs=5, track=f"wandb,{RECORDING}"
+    )
+    for index, told in enumerate([{"rows": 5}, {"rows": 0, "kept": "wandb: <no> key"}]):
+        path = directory.run(index).status / "track.json"
+        synthetic.status(path, details={"trackers": {"wandb": told}})
+    facts = read_facts(directory, read_experiment(directory), "Succeeded")
+    assert said_of_trackers(facts) == [
+        "wandb: 1 of 3 runs sent; kept for later: wandb: <no> key",
+        f"{RECORDING}: 0 of 3 runs sent",
+    ]
+    assert "wandb: 1 of 3 runs sent; kept for later: wandb: &lt;no&gt; key" in render(facts, [])
+    assert not [line for line in shortcomings(facts) if "track" in line]

@@ -15,6 +15,7 @@ from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import format_table
 from steps.tracking.sender import Sender
+from steps.tracking.sink import TrackedRun
 from tests import recording_sink, synthetic, tracked_runs
 from tests.tracked_runs import EVENTS, RECORDING, TRACKERS, Stored, Tracker
 
@@ -230,13 +231,22 @@ def test_a_table_with_other_rows_is_sent_as_a_file_only(
     assert sender(directory).is_complete()
 
 
+@pytest.mark.parametrize("says", [True, False], ids=["says what it has", "says nothing"])
 def test_another_destination_gets_the_whole_run(
+    says: bool,
     directory: ExperimentDirectory,
     folder: Path,
     use: Callable[[Tracker], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use(TRACKERS["own"])
+    start = recording_sink.Recording.start
+
+    def say_nothing(self: recording_sink.Recording, run: TrackedRun) -> None:
+        start(self, run)
+
+    if not says:
+        monkeypatch.setattr(recording_sink.Recording, "start", say_nothing)
     sender(directory).send(last=True)
     other = folder / "other"
     other.mkdir()
