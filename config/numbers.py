@@ -42,8 +42,10 @@ def duration(seconds: float) -> str:
 
 
 def hours(value: float) -> str:
-    """Hours with their fraction, for costs in tables: 0.25, 12.5, 1 204."""
-    return number(value) if value >= 1 else f"{value:.2f}"
+    """Hours with their fraction, for costs in tables: 0.25, 12.5, 1 204; `under 0.01` for less."""
+    if value >= 1:
+        return number(value)
+    return "under 0.01" if 0 < value < 0.01 else f"{value:.2f}"
 
 
 def byte_size(count: int) -> str:

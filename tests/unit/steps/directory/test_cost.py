@@ -78,4 +78,4 @@ def test_nothing_is_said_of_what_is_unknown() -> None:
     assert said_of_cost(Cost(processor_h=0.5, gpu_h=0.0)) == "0.50 CPU-hours"
     again = said_of_cost(Cost(processor_h=0.5, preemptions=2))
     assert again == "0.50 CPU-hours; an unknown part of training done twice after 2 interruptions"
-    assert [hours(0.25), hours(12.5), hours(0)] == ["0.25", "12.5", "0.00"]
+    assert [hours(one) for one in (0.25, 12.5, 0.001, 0)] == ["0.25", "12.5", "under 0.01", "0.00"]
