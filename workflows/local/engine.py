@@ -7,10 +7,8 @@ import contextlib
 import datetime
 import functools
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +18,14 @@ from typing import Any
 
 from config.errors import ExperimentError
 from workflows.local.call import Call
-from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError, defect
+from workflows.local.errors import InvalidSpecError, WorkflowError, defect
+from workflows.local.executor import Executor
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
-from workflows.local.machine.slots import Capacity, Limit, Slots, detect
-from workflows.local.machine.supervision import Preloading, Processes
+from workflows.local.machine.processes import OnThisMachine
+from workflows.local.machine.slots import Capacity, Limit, detect
+from workflows.local.machine.supervision import Preloading
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.references import check_references
@@ -89,17 +89,22 @@ def run(
     given = [value for value in (parameters or {}).values() if value]
     if deadline is None:
         deadline = _deadline_s(prepared)
+    remark = notice or (lambda _: None)
     engine = _Engine(
         manifest=prepared,
         storage=storage.absolute(),
-        capacity=capacity or detect(),
+        executor=OnThisMachine(
+            name=prepared.name,
+            capacity=capacity or detect(),
+            notice=remark,
+            fleeting=fleeting,
+            preloading=preloading,
+        ),
         deadline_s=deadline,
         logs=logs,
-        fleeting=fleeting,
         environment={**inherited(inherit), **(environment or {})},
-        preloading=preloading,
         on_change=on_change,
-        notice=notice or (lambda _: None),
+        notice=remark,
         given=given,
         status=WorkflowStatus(name=prepared.name, uid=prepared.uid),
     )
@@ -131,12 +136,10 @@ class _Engine:
 
     manifest: Manifest
     storage: Path
-    capacity: Capacity
+    executor: Executor
     deadline_s: float | None
     logs: Path | None
-    fleeting: Sequence[Path]
     environment: Mapping[str, str]
-    preloading: Preloading | None
     on_change: OnChange | None
     notice: Callable[[str], None]
     given: list[str]
@@ -156,26 +159,20 @@ class _Engine:
             return self.status
         if self.manifest.accepted:
             self.notice(f"without effect on one machine: {', '.join(self.manifest.accepted)}")
-        scratch = _temporary_folder(self.manifest.name)
-        processes = Processes(scratch, self.fleeting)
-        try:
-            await processes.open()
-        except LostPod as error:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise ExperimentError(str(error)) from None
+        await self.executor.open()
         with self._signals(stop):
             try:
-                self.state = self._state(scratch, processes)
+                self.state = self._state()
                 await self._run()
             except ExperimentError:
                 raise
             except Exception as error:
                 self._end("Error", defect(error))
             finally:
-                await processes.close()
+                await self.executor.close()
         return self.status
 
-    def _state(self, scratch: Path, processes: Processes) -> State:
+    def _state(self) -> State:
         values = self.manifest.globals()
         spec = {
             key: value
@@ -187,10 +184,10 @@ class _Engine:
             logs = logs.absolute()
             logs.mkdir(parents=True, exist_ok=True)
         return State(
-            manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
-            logs=logs, processes=processes, slots=Slots(self.capacity),
+            manifest=self.manifest, status=self.status, globals=values, storage=self.storage,
+            logs=logs, executor=self.executor,
             pods=Limit(spec.get("parallelism")), given=self.given, environment=self.environment, notice=self.notice,
-            changed=self._changed, spec=replace(spec, values), preloading=self.preloading,
+            changed=self._changed, spec=replace(spec, values),
         )  # fmt: skip
 
     async def _run(self) -> None:
@@ -338,18 +335,6 @@ class _Engine:
         self.announcement, self.announced_s = None, asyncio.get_running_loop().time()
         if self.on_change is not None:
             self.on_change(self.status)
-
-
-def _temporary_folder(name: str) -> Path:
-    """Make the folder for the pods' emptyDirs. Raises `ExperimentError` if the machine has no room
-    or denies permission.
-    """
-    try:
-        return Path(tempfile.mkdtemp(prefix=f"{name}-"))
-    except OSError as error:
-        raise ExperimentError(
-            f"no temporary folder can be made: {error}; TMPDIR may name another place"
-        ) from None
 
 
 @contextlib.contextmanager
