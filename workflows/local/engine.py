@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import functools
 import os
@@ -53,6 +54,8 @@ def run(
     name: str | None = None,
     storage: Path = Path("storage"),
     capacity: Capacity | None = None,
+    executor: Executor | None = None,
+    again: tuple[str, datetime.datetime] | None = None,
     deadline: float | None = None,
     logs: Path | None = None,
     fleeting: Sequence[Path] = (),
@@ -66,7 +69,9 @@ def run(
     """Run a workflow to its end and return its final status.
 
     parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its
-    volume claim; capacity: default, this machine's; deadline: seconds, instead of the manifest's;
+    volume claim; capacity: default, this machine's; executor: runs the pods, by default as processes of
+    this machine; again: uid and time of creation of a workflow that an earlier engine began and this one
+    goes on with; deadline: seconds, instead of the manifest's;
     logs: a folder for `<pod>.log`, default the caller's own output; fleeting: folders of the
     caller's that nobody needs should this process be killed; they are removed then, as the pods'
     own are; inherit: variables of the caller's environment that pods need, as names or beginnings
@@ -84,6 +89,8 @@ def run(
     this machine can start nothing at all.
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
+    if again is not None:
+        prepared = dataclasses.replace(prepared, uid=again[0], created=again[1])
     read_patches(prepared)
     check_references(prepared.spec, os.environ)
     given = [value for value in (parameters or {}).values() if value]
@@ -93,7 +100,8 @@ def run(
     engine = _Engine(
         manifest=prepared,
         storage=storage.absolute(),
-        executor=OnThisMachine(
+        executor=executor
+        or OnThisMachine(
             name=prepared.name,
             capacity=capacity or detect(),
             notice=remark,
@@ -233,10 +241,9 @@ class _Engine:
     def _deadline_timer(self) -> asyncio.TimerHandle | None:
         if self.deadline_s is None:
             return None
-        ends = now() + datetime.timedelta(seconds=self.deadline_s)
-        return asyncio.get_running_loop().call_later(
-            self.deadline_s, lambda: self._on_deadline(ends)
-        )
+        ends = self.manifest.created + datetime.timedelta(seconds=self.deadline_s)
+        left_s = max(0.0, (ends - now()).total_seconds())
+        return asyncio.get_running_loop().call_later(left_s, lambda: self._on_deadline(ends))
 
     def _on_deadline(self, ends: datetime.datetime) -> None:
         if self.state.shutdown is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +24,8 @@ class Order:
 
     pod: its name, unique in the workflow. template: the name of its template. spec: resources and time
     limits. environment: the manifest's variables, with the paths of mounts replaced. folder: the working
-    directory. log: the file for its output; None for the caller's own.
+    directory. log: the file for its output; None for the caller's own. tell: is given a remark about the
+    pod, such as why it waits.
     """
 
     pod: str
@@ -35,6 +36,7 @@ class Order:
     folder: Path
     log: Path | None
     mounts: Mounts
+    tell: Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +74,6 @@ class RunningPod(Protocol):
 class Executor(Protocol):
     """Runs pods."""
 
-    @property
-    def scratch(self) -> Path | None:
-        """The folder, made where a pod runs, of its empty directories without outputs; None: `folder`
-        holds all of them.
-        """
-
     async def open(self) -> None:
         """Begin. Raises `ExperimentError` if nothing can be started at all."""
 
@@ -86,6 +82,14 @@ class Executor(Protocol):
 
     def folder(self, pod: str) -> Path:
         """The folder of a pod's empty directories and outputs, which this process can read."""
+
+    def scratch(self, pod: str) -> Path | None:
+        """The folder, made where a pod runs, of its empty directories without outputs; None: `folder`
+        holds all of them.
+        """
+
+    async def remove(self, pod: str) -> None:
+        """Take note that the outputs of a pod have been read."""
 
     def fields(self, pod: str) -> Mapping[str, str]:
         """What a pod's variables may say of the place where it runs, such as `status.podIP`."""

@@ -11,11 +11,9 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +45,6 @@ for no longer than this.
 LARGEST_OUTPUT_BYTES = 1024**2
 """The largest etcd object. Parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-REMOVING = ThreadPoolExecutor(1, "removing")
-"""An executor of its own, because asyncio's fails to shut down where no thread can be started."""
 UNSAFE = re.compile(r"[^\w.\-]")
 
 
@@ -79,14 +75,13 @@ class Pod:
         patch = str(state.spec.get("podSpecPatch") or "")
         values = state.values() | {"pod.name": node.pod}
         spec = build(self.template, patch, values)
-        place = state.executor.folder(node.pod)
-        order = self._order(spec, place)
+        order = self._order(spec)
         room = await self._room(order)
         if room is None:
-            await _remove(place)
+            await self.state.executor.remove(self.node.pod)
             return
         try:
-            await self._execute(order, room, place)
+            await self._execute(order, room)
         finally:
             room.release()
 
@@ -99,7 +94,7 @@ class Pod:
             return ""
         return self.state.shutdown.pod_message
 
-    def _order(self, spec: PodSpec, place: Path) -> Order:
+    def _order(self, spec: PodSpec) -> Order:
         """What the executor starts, with the pod's folders made."""
         state = self.state
         node = self.node
@@ -108,10 +103,10 @@ class Pod:
             spec.container,
             volumes,
             storage=state.storage,
-            pod=place,
+            pod=state.executor.folder(node.pod),
             outputs=[str(source["path"]) for source in self._outputs().values()],
             given=state.given,
-            scratch=state.executor.scratch,
+            scratch=state.executor.scratch(node.pod),
         )
         fields = pod_fields(node.pod, state.values(), state.executor.fields(node.pod))
         variables = declared_variables(spec.container, fields)
@@ -129,7 +124,13 @@ class Pod:
             folder=folder(spec.container, mounts),
             log=Path(node.log) if node.log else None,
             mounts=mounts,
+            tell=self._tell,
         )
+
+    def _tell(self, text: str) -> None:
+        """Show a remark while the node has not ended."""
+        if not self.node.ended and self.node.message != text:
+            self.state.mark(self.node, self.node.phase, text)
 
     def _outputs(self) -> dict[str, Mapping[str, Any]]:
         """The sources of the output parameters, by name."""
@@ -169,7 +170,7 @@ class Pod:
         finally:
             stop.cancel()
 
-    async def _execute(self, order: Order, room: Room, place: Path) -> None:
+    async def _execute(self, order: Order, room: Room) -> None:
         state = self.state
         node = self.node
         spec = order.spec
@@ -189,7 +190,7 @@ class Pod:
             limit_s = max(0.0, min(limits))
         await self._first_of(ended, limit_s)
         if not ended.done() and self._refused():
-            winding = asyncio.ensure_future(self._wind_down(pod, ended, spec, place))
+            winding = asyncio.ensure_future(self._wind_down(pod, ended, spec))
             state.winding_down.add(winding)
             winding.add_done_callback(state.winding_down.discard)
             # The controller marks the node at once, while the process still saves.
@@ -199,7 +200,7 @@ class Pod:
         if over:
             await self._terminate(pod, ended, spec.grace_s)
         self._finish(ended.result(), order.mounts, over)
-        await _remove(place)
+        await self.state.executor.remove(self.node.pod)
 
     async def _start(self, order: Order, room: Room) -> RunningPod | None:
         try:
@@ -224,16 +225,14 @@ class Pod:
         if not ended.done():
             raise LostPod(f"its process still runs {KILLED_S:g} s after SIGKILL")
 
-    async def _wind_down(
-        self, pod: RunningPod, ended: asyncio.Future[End], spec: PodSpec, place: Path
-    ) -> None:
+    async def _wind_down(self, pod: RunningPod, ended: asyncio.Future[End], spec: PodSpec) -> None:
         """Give the process its grace period to save, although a stopped pod's node has ended
         already.
         """
         with contextlib.suppress(LostPod):
             await self._terminate(pod, ended, spec.grace_s)
             ended.result()
-        await _remove(place)
+        await self.state.executor.remove(self.node.pod)
 
     def _finish(self, end: End, mounts: Mounts, over: bool) -> None:
         node = self.node
@@ -295,15 +294,3 @@ def _text(path: Path) -> str:
     if len(data) > LARGEST_OUTPUT_BYTES:
         raise OSError(errno.EFBIG, f"larger than {LARGEST_OUTPUT_BYTES} bytes", str(path))
     return data.decode("utf-8", errors="replace").removesuffix("\n")
-
-
-async def _remove(place: Path) -> None:
-    """Delete a pod's folders. This runs outside of the event loop, because they may be large."""
-    if place.exists():
-        try:
-            await asyncio.get_running_loop().run_in_executor(
-                REMOVING, lambda: shutil.rmtree(place, ignore_errors=True)
-            )
-        except RuntimeError:
-            # The machine grants no further thread.
-            shutil.rmtree(place, ignore_errors=True)

@@ -189,13 +189,19 @@ def inherited(further: Iterable[str]) -> dict[str, str]:
     (`HF_*`).
     """
     patterns = (*INHERITED, *further)
-    exact = {pattern for pattern in patterns if not pattern.endswith("*")}
-    beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in exact or name.startswith(beginnings)
-    }
+    return {name: value for name, value in os.environ.items() if _matches(name, patterns)}
+
+
+def is_inherited(name: str) -> bool:
+    """Whether every pod inherits this variable."""
+    return _matches(name, INHERITED)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        for pattern in patterns
+    )
 
 
 def environment(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from workflows.local.executor import End, Order, Room
 from workflows.local.machine.pod_spec import GPUS_VARIABLE, fields_here
 from workflows.local.machine.slots import Capacity, Grant, Slots
 from workflows.local.machine.supervision import Preloading, Process, Processes
+
+REMOVING = ThreadPoolExecutor(1, "removing")
+"""An executor of its own, because asyncio's fails to shut down where no thread can be started."""
 
 
 @dataclass
@@ -45,7 +50,6 @@ class OnThisMachine:
     notice: Callable[[str], None]
     fleeting: Sequence[Path] = ()
     preloading: Preloading | None = None
-    scratch: Path | None = None
     _said: set[str] = field(default_factory=set)
 
     async def open(self) -> None:
@@ -66,6 +70,22 @@ class OnThisMachine:
     def folder(self, pod: str) -> Path:
         """Below the folder that goes with this process."""
         return self._folder / pod
+
+    def scratch(self, pod: str) -> Path | None:
+        """None, because pods run here."""
+        return None
+
+    async def remove(self, pod: str) -> None:
+        """Delete a pod's folders. This runs outside of the event loop, because they may be large."""
+        place = self.folder(pod)
+        if place.exists():
+            try:
+                await asyncio.get_running_loop().run_in_executor(
+                    REMOVING, lambda: shutil.rmtree(place, ignore_errors=True)
+                )
+            except RuntimeError:
+                # The machine grants no further thread.
+                shutil.rmtree(place, ignore_errors=True)
 
     def fields(self, pod: str) -> Mapping[str, str]:
         """Fields of this machine."""
