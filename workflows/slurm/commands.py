@@ -82,15 +82,18 @@ async def call(
         )
     except OSError as error:
         raise SlurmError(f"{words[0]} cannot be executed: {error.strerror}") from None
-    talking = asyncio.ensure_future(process.communicate(stdin.encode()))
-    done, _ = await asyncio.wait({talking}, timeout=answer_s)
-    if not done:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        talking.cancel()
-        await process.wait()
-        raise SlurmError(f"{words[0]} has not answered for {answer_s:g} s")
-    out, error_text = (part.decode(errors="replace") for part in talking.result())
+    try:
+        # Not `wait_for`, which may swallow a cancellation (Python 3.11).
+        async with asyncio.timeout(answer_s):
+            answer = await process.communicate(stdin.encode())
+    except TimeoutError:
+        raise SlurmError(f"{words[0]} has not answered for {answer_s:g} s") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    out, error_text = (part.decode(errors="replace") for part in answer)
     if process.returncode:
         said = on_one_line(error_text) or on_one_line(out) or f"exit code {process.returncode}"
         raise SlurmError(f"{words[0]}: {said}")
