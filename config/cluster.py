@@ -26,6 +26,7 @@ from config.pod_references import (
 from config.pod_shapes import POD_PATCH, read_affinity, read_pod_patch
 from config.pod_volumes import Volume, read_volumes
 from config.sections import list_of, list_of_sections, mapping_of_texts, section, setting
+from config.slurm import SECTION
 from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
@@ -221,11 +222,12 @@ class Cluster:
 
 def load_cluster(path: Path | None = None) -> Cluster:
     """Read cluster settings from a file. Settings that the file leaves out come from
-    `cluster.yaml`. Raises `BadInput`.
+    `cluster.yaml`; its section for Slurm is read by `load_slurm`. Raises `BadInput`.
     """
     document = load_mapping(DEFAULT)
     if path is not None:
-        document = _overlaid(document, load_mapping(path))
+        given = {name: value for name, value in load_mapping(path).items() if name != SECTION}
+        document = _overlaid(document, given)
     try:
         cluster: Cluster = section(Cluster, document, "")
         _check_memory(cluster)

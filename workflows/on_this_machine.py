@@ -45,7 +45,7 @@ def run(submission: Submission) -> int:
         layout=submission.layout,
         resolved=submission.resolved,
         directory=place.directory,
-        find=lambda outdir: _seen(outdir, place),
+        find=lambda outdir: seen(outdir, place),
         out=sys.stdout,
     )
     # What the pods print is kept until the end, for the reasons of failures; what a step logs for
@@ -54,7 +54,7 @@ def run(submission: Submission) -> int:
         with view:
             status = local.run(
                 submission.manifest,
-                parameters=_given(submission),
+                parameters=given(submission),
                 name=name,
                 storage=place.storage,
                 logs=Path(logs),
@@ -88,7 +88,7 @@ def preloaded(submission: Submission) -> local.Preloading | None:
     return local.Preloading(modules={**first, **preloading.MODULES}, apart=preloading.APART)
 
 
-def _seen(outdir: str, place: preflight.Place) -> Path:
+def seen(outdir: str, place: preflight.Place) -> Path:
     """Where the results of an outdir are, in the words in which the person named the workflow's own."""
     path = PurePosixPath(outdir)
     if path.is_relative_to(place.outdir):
@@ -96,7 +96,7 @@ def _seen(outdir: str, place: preflight.Place) -> Path:
     return preflight.place(outdir, place.storage).directory
 
 
-def _given(submission: Submission) -> dict[str, str]:
+def given(submission: Submission) -> dict[str, str]:
     """The parameters that the person gave, as the manifest has them: paths in them are paths of this
     machine.
     """

@@ -27,9 +27,15 @@ OPTUNA = "optuna"
 
 
 def checked(
-    request: Request, study: Study, search: Search, cluster: Cluster, where: Place | None
+    request: Request,
+    study: Study,
+    search: Search,
+    cluster: Cluster,
+    where: Place | None,
+    *,
+    jobs: bool = False,
 ) -> Submission:
-    """The workflow of a search. where: None for a cluster. Raises `BadInput` for what cannot work. Writes
+    """The workflow of a search. where: None for a cluster. jobs: whether its pods run elsewhere. Raises `BadInput` for what cannot work. Writes
     nothing.
     """
     (resolved,) = study.resolved.values()
@@ -43,6 +49,7 @@ def checked(
                 "a search needs the extra 'search' (Optuna): pip install 'rl-training-dag[search]'"
             )
         check_writable(where.directory)
+    if where is not None and not jobs:
         check_can_be_trained(resolved)
         machine = detect()
         cluster, room, sharing = fitted_to_all(

@@ -73,18 +73,22 @@ def _place(request: Request, study: Study, *, local: bool) -> Place | None:
     return place(study.outdir, request.storage) if local and not request.manifest else None
 
 
-def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) -> list[Submission]:
+def checked(
+    request: Request, study: Study, cluster: Cluster, *, local: bool, jobs: bool = False
+) -> list[Submission]:
     """The workflows of a study: one, or several where the status of one has no room for all its pods.
-    Raises `BadInput` for what cannot work. Writes nothing.
+    jobs: whether its pods run elsewhere, over a directory of this machine. Raises `BadInput` for what
+    cannot work. Writes nothing.
     """
     where = _place(request, study, local=local)
     if study.search is not None:
-        return [searches.checked(request, study, study.search, cluster, where)]
+        return [searches.checked(request, study, study.search, cluster, where, jobs=jobs)]
     active = study.parallel_experiments or cluster.parallel_experiments
     sharing = ""
     resolved = study.resolved
     if where is not None:
-        _check_here(where, study.cells, resolved)
+        _check_here(where, study.cells, resolved, jobs=jobs)
+    if where is not None and not jobs:
         machine = detect()
         cluster, active, sharing = fitted_to_all(
             cluster, active, resolved.values(), machine.cpus, len(machine.gpus)
@@ -125,10 +129,12 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     return found
 
 
-def _check_here(where: Place, cells: Sequence[Cell], resolved: Mapping[str, Resolved]) -> None:
+def _check_here(
+    where: Place, cells: Sequence[Cell], resolved: Mapping[str, Resolved], *, jobs: bool
+) -> None:
     """Raise `BadInput` for an experiment that cannot work on this machine. One that belongs to another
     workflow is left to its `prepare`: the others do not depend on it. What is the same for several is
-    checked once.
+    checked once. jobs: whether it trains elsewhere.
     """
     trained = set[str]()
     for cell in cells:
@@ -141,7 +147,7 @@ def _check_here(where: Place, cells: Sequence[Cell], resolved: Mapping[str, Reso
         kind = repr((one.algorithm, one.game, one.environment, one.network, one.experiment.device))
         try:
             check_directory(own, one)
-            if kind not in trained:
+            if kind not in trained and not jobs:
                 check_can_be_trained(one)
         except (BadInput, WrongDirectory) as error:
             raise BadInput(f"experiment {cell.name}: {error}") from None

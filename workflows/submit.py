@@ -19,6 +19,7 @@ import secrets
 import select
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from config import VERSION
 from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
@@ -31,8 +32,9 @@ from config.outdir import default_outdir
 from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
 from config.resolve import STEPS, resolve
+from config.slurm import load_slurm
 from config.streams import prepare_streams
-from workflows import on_cluster, on_this_machine, studies
+from workflows import on_cluster, on_slurm, on_this_machine, studies
 from workflows.cluster import server
 from workflows.dag.installed import workflow_template
 from workflows.dag.manifest_yaml import dump
@@ -42,10 +44,18 @@ from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.command_line import Request, parse, parser
 from workflows.request.directories import READ_FROM, seen_by_pods
-from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
+from workflows.request.preflight import (
+    MOUNT,
+    Place,
+    check_directory,
+    check_this_machine,
+    cluster_outdir,
+    place,
+)
 from workflows.request.submission import Submission, check_name, title_of
 from workflows.sharing import fitted_to_all
 
+SLURM = "Slurm"
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=cartpole -p runs=3
@@ -112,11 +122,14 @@ def _dispatch(request: Request) -> int:
         print(listing.everything([request.algorithm] if request.algorithm else algorithm_names()))
         return SUCCEEDED
     cluster = load_cluster(request.cluster)
-    address = None if request.local else server.address(os.environ, cluster.namespace)
+    is_here = request.local or request.slurm
+    address = None if is_here else server.address(os.environ, cluster.namespace)
     _check_together(request, address)
     if request.templates:
         print(_templates(request, cluster), end="")
         return SUCCEEDED
+    if request.follow and request.slurm:
+        return on_slurm.follow(Path(request.follow))
     if request.follow:
         if address is None:
             raise BadInput(
@@ -129,6 +142,8 @@ def _dispatch(request: Request) -> int:
     if request.manifest:
         print(to_yaml(submission.manifest, request.algorithm or "", cluster), end="")
         return SUCCEEDED
+    if request.slurm:
+        return _on_slurm(request, cluster, [submission], _plan(submission, SLURM))
     if request.dry_run:
         print(_plan(submission, _named(address)))
         return SUCCEEDED
@@ -137,16 +152,38 @@ def _dispatch(request: Request) -> int:
     return on_cluster.submit(address, submission, _sent(request, cluster))
 
 
+def _on_slurm(
+    request: Request, cluster: Cluster, submissions: Sequence[Submission], plan: str
+) -> int:
+    """Show or run what was checked, on Slurm."""
+    slurm = load_slurm(request.cluster)
+    asked = on_slurm.checked(slurm, cluster, submissions[0])
+    if request.dry_run:
+        print("\n".join([plan, "", *asked]))
+        return SUCCEEDED
+    if request.engine_job:
+        return on_slurm.in_a_job(submissions[0], slurm)
+    codes = [SUCCEEDED]
+    for one in submissions:
+        if INTERRUPTED not in codes:
+            codes.append(on_slurm.run(one, slurm, is_named=request.name is not None))
+    return max(codes)
+
+
 def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
     """The same for a study, which may be too large for one workflow."""
     study = studies.read(request, local=address is None)
-    submissions = studies.checked(request, study, cluster, local=address is None)
+    local = address is None
+    submissions = studies.checked(request, study, cluster, local=local, jobs=request.slurm)
     if request.manifest:
         print("---\n".join(dump(one.manifest) for one in submissions), end="")
         return SUCCEEDED
+    here = submissions[0].place
+    storage = here.storage if here is not None else request.storage
+    if request.slurm:
+        plan = studies.plan(study, submissions, where=SLURM, storage=storage)
+        return _on_slurm(request, cluster, submissions, plan)
     if request.dry_run:
-        here = submissions[0].place
-        storage = here.storage if here is not None else request.storage
         print(studies.plan(study, submissions, where=_named(address), storage=storage))
         return SUCCEEDED
     if address is None:
@@ -208,9 +245,10 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
     resolved = resolved.with_directories(directories)
     values = given | directories
     if where is not None:
-        resolved = check_this_machine(where, resolved)
+        check = check_directory if request.slurm else check_this_machine
+        resolved = check(where, resolved)
     sharing = ""
-    if where is not None and resolved.members is not None:
+    if where is not None and resolved.members is not None and not request.slurm:
         machine = detect()
         cluster, _, sharing = fitted_to_all(cluster, 1, [resolved], machine.cpus, len(machine.gpus))
     name = request.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}"
@@ -282,11 +320,15 @@ def _plan(submission: Submission, where: str) -> str:
 
 def _check_together(request: Request, address: server.Address | None) -> None:
     """Raise `BadInput` for options that exclude each other."""
+    if request.slurm and request.detach:
+        raise BadInput("--detach is for an Argo Server; allowed with --slurm: --engine-job")
     if address is None and (request.argo or request.detach):
         option = "--argo" if request.argo else "--detach"
         raise BadInput(
             f"{option} needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
         )
+    if request.engine_job and not request.slurm:
+        raise BadInput("--engine-job needs --slurm")
     if request.follow and (request.algorithm or request.given or request.presets):
         raise BadInput(
             "--follow takes the name of a workflow and no algorithm or parameters: they are those of the workflow"

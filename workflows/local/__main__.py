@@ -50,10 +50,8 @@ def main(argv: list[str] | None = None) -> int:
         document = whole(read(options.file), finder(options.templates))
         parameters = from_assignments(options.parameters)
         _refuse_shared_directories(document, parameters)
-        status = run(
-            document, parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
-            logs=options.logs, inherit=options.inherit, on_change=printer.changed, notice=printer.notice,
-        )  # fmt: skip
+        begin = _on_slurm if options.slurm else _here
+        status = begin(options, document, parameters, printer)
         printer.write(status)
     except BadInput as error:
         print(f"refused: {error}", file=sys.stderr)
@@ -67,6 +65,43 @@ def main(argv: list[str] | None = None) -> int:
     if status.phase == "Succeeded":
         return SUCCEEDED
     return FAILED
+
+
+def _here(
+    options: argparse.Namespace,
+    document: Document,
+    parameters: Mapping[str, str],
+    printer: _Printer,
+) -> WorkflowStatus:
+    if options.cluster is not None:
+        raise BadInput("--cluster needs --slurm")
+    return run(
+        document, parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
+        logs=options.logs, inherit=options.inherit, on_change=printer.changed, notice=printer.notice,
+    )  # fmt: skip
+
+
+def _on_slurm(
+    options: argparse.Namespace,
+    document: Document,
+    parameters: Mapping[str, str],
+    printer: _Printer,
+) -> WorkflowStatus:
+    from workflows.slurm import any_workflow
+
+    return any_workflow.run(
+        document,
+        parameters,
+        any_workflow.Options(
+            cluster=options.cluster,
+            name=options.name,
+            storage=options.storage,
+            deadline_s=options.deadline,
+            inherit=options.inherit,
+        ),
+        on_change=printer.changed,
+        notice=printer.notice,
+    )
 
 
 def _refuse_shared_directories(document: Document, parameters: Mapping[str, str]) -> None:
@@ -125,6 +160,15 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped"
+    )
+    parser.add_argument(
+        "--slurm",
+        action="store_true",
+        help="run the pods as jobs of Slurm, over a storage that all nodes share; an engine that was killed "
+        "goes on when the same is started again",
+    )
+    parser.add_argument(
+        "--cluster", type=Path, metavar="FILE", help="settings for --slurm, in its section slurm"
     )
     return parser
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import functools
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +19,14 @@ from typing import Any
 
 from config.errors import ExperimentError
 from workflows.local.call import Call
-from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError, defect
+from workflows.local.errors import InvalidSpecError, WorkflowError, defect
+from workflows.local.executor import Executor
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
-from workflows.local.machine.slots import Capacity, Limit, Slots, detect
-from workflows.local.machine.supervision import Preloading, Processes
+from workflows.local.machine.processes import OnThisMachine
+from workflows.local.machine.slots import Capacity, Limit, detect
+from workflows.local.machine.supervision import Preloading
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.references import check_references
@@ -53,6 +54,8 @@ def run(
     name: str | None = None,
     storage: Path = Path("storage"),
     capacity: Capacity | None = None,
+    executor: Executor | None = None,
+    again: tuple[str, datetime.datetime] | None = None,
     deadline: float | None = None,
     logs: Path | None = None,
     fleeting: Sequence[Path] = (),
@@ -66,7 +69,9 @@ def run(
     """Run a workflow to its end and return its final status.
 
     parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its
-    volume claim; capacity: default, this machine's; deadline: seconds, instead of the manifest's;
+    volume claim; capacity: default, this machine's; executor: runs the pods, by default as processes of
+    this machine; again: uid and time of creation of a workflow that an earlier engine began and this one
+    goes on with; deadline: seconds, instead of the manifest's;
     logs: a folder for `<pod>.log`, default the caller's own output; fleeting: folders of the
     caller's that nobody needs should this process be killed; they are removed then, as the pods'
     own are; inherit: variables of the caller's environment that pods need, as names or beginnings
@@ -84,22 +89,30 @@ def run(
     this machine can start nothing at all.
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
+    if again is not None:
+        prepared = dataclasses.replace(prepared, uid=again[0], created=again[1])
     read_patches(prepared)
     check_references(prepared.spec, os.environ)
     given = [value for value in (parameters or {}).values() if value]
     if deadline is None:
         deadline = _deadline_s(prepared)
+    remark = notice or (lambda _: None)
     engine = _Engine(
         manifest=prepared,
         storage=storage.absolute(),
-        capacity=capacity or detect(),
+        executor=executor
+        or OnThisMachine(
+            name=prepared.name,
+            capacity=capacity or detect(),
+            notice=remark,
+            fleeting=fleeting,
+            preloading=preloading,
+        ),
         deadline_s=deadline,
         logs=logs,
-        fleeting=fleeting,
         environment={**inherited(inherit), **(environment or {})},
-        preloading=preloading,
         on_change=on_change,
-        notice=notice or (lambda _: None),
+        notice=remark,
         given=given,
         status=WorkflowStatus(name=prepared.name, uid=prepared.uid),
     )
@@ -131,12 +144,10 @@ class _Engine:
 
     manifest: Manifest
     storage: Path
-    capacity: Capacity
+    executor: Executor
     deadline_s: float | None
     logs: Path | None
-    fleeting: Sequence[Path]
     environment: Mapping[str, str]
-    preloading: Preloading | None
     on_change: OnChange | None
     notice: Callable[[str], None]
     given: list[str]
@@ -156,26 +167,20 @@ class _Engine:
             return self.status
         if self.manifest.accepted:
             self.notice(f"without effect on one machine: {', '.join(self.manifest.accepted)}")
-        scratch = _temporary_folder(self.manifest.name)
-        processes = Processes(scratch, self.fleeting)
-        try:
-            await processes.open()
-        except LostPod as error:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise ExperimentError(str(error)) from None
+        await self.executor.open()
         with self._signals(stop):
             try:
-                self.state = self._state(scratch, processes)
+                self.state = self._state()
                 await self._run()
             except ExperimentError:
                 raise
             except Exception as error:
                 self._end("Error", defect(error))
             finally:
-                await processes.close()
+                await self.executor.close()
         return self.status
 
-    def _state(self, scratch: Path, processes: Processes) -> State:
+    def _state(self) -> State:
         values = self.manifest.globals()
         spec = {
             key: value
@@ -187,10 +192,10 @@ class _Engine:
             logs = logs.absolute()
             logs.mkdir(parents=True, exist_ok=True)
         return State(
-            manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
-            logs=logs, processes=processes, slots=Slots(self.capacity),
+            manifest=self.manifest, status=self.status, globals=values, storage=self.storage,
+            logs=logs, executor=self.executor,
             pods=Limit(spec.get("parallelism")), given=self.given, environment=self.environment, notice=self.notice,
-            changed=self._changed, spec=replace(spec, values), preloading=self.preloading,
+            changed=self._changed, spec=replace(spec, values),
         )  # fmt: skip
 
     async def _run(self) -> None:
@@ -236,10 +241,9 @@ class _Engine:
     def _deadline_timer(self) -> asyncio.TimerHandle | None:
         if self.deadline_s is None:
             return None
-        ends = now() + datetime.timedelta(seconds=self.deadline_s)
-        return asyncio.get_running_loop().call_later(
-            self.deadline_s, lambda: self._on_deadline(ends)
-        )
+        ends = self.manifest.created + datetime.timedelta(seconds=self.deadline_s)
+        left_s = max(0.0, (ends - now()).total_seconds())
+        return asyncio.get_running_loop().call_later(left_s, lambda: self._on_deadline(ends))
 
     def _on_deadline(self, ends: datetime.datetime) -> None:
         if self.state.shutdown is None:
@@ -338,18 +342,6 @@ class _Engine:
         self.announcement, self.announced_s = None, asyncio.get_running_loop().time()
         if self.on_change is not None:
             self.on_change(self.status)
-
-
-def _temporary_folder(name: str) -> Path:
-    """Make the folder for the pods' emptyDirs. Raises `ExperimentError` if the machine has no room
-    or denies permission.
-    """
-    try:
-        return Path(tempfile.mkdtemp(prefix=f"{name}-"))
-    except OSError as error:
-        raise ExperimentError(
-            f"no temporary folder can be made: {error}; TMPDIR may name another place"
-        ) from None
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ node's or the workflow's message.
 │   └── MissingTagError   a tag that must have a value and has none: Argo's controller would wait for it for ever
 ├── ConditionError        a `when` or `depends` that cannot be evaluated
 └── PodError              a pod that cannot be built
+    ├── CannotExecute     a pod whose command cannot be executed
     └── LostPod           a pod that has died with its supervisor, or cannot be ended
 """
 
@@ -49,6 +50,10 @@ class ConditionError(WorkflowError):
 
 class PodError(WorkflowError):
     """A pod cannot be built from its template."""
+
+
+class CannotExecute(PodError):
+    """A pod's command cannot be executed."""
 
 
 class LostPod(PodError):

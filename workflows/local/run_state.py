@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workflows.local.machine.slots import Limit, Slots
-from workflows.local.machine.supervision import Preloading, Processes
+from workflows.local.executor import Executor
+from workflows.local.machine.slots import Limit
 from workflows.local.spec.manifest import Manifest
 from workflows.local.status import Node, WorkflowStatus, node_id
 
@@ -47,29 +47,25 @@ class State:
     """The state of one workflow.
 
     environment: variables of every pod, which the manifest overrides. given: parameters as the
-    caller wrote them. preloading: modules that pods may find loaded.
+    caller wrote them. executor: runs the pods.
     """
 
     manifest: Manifest
     status: WorkflowStatus
     globals: dict[str, str]
     storage: Path
-    scratch: Path
     logs: Path | None
-    processes: Processes
-    slots: Slots
+    executor: Executor
     pods: Limit
     given: list[str]
     environment: Mapping[str, str]
     notice: Callable[[str], None]
     changed: Callable[[], None]
     spec: Mapping[str, Any]
-    preloading: Preloading | None = None
     shutdown: Shutdown | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     killing: asyncio.Event = field(default_factory=asyncio.Event)
     winding_down: set[asyncio.Task[None]] = field(default_factory=set)
-    said: set[str] = field(default_factory=set)
     started_s: float = field(default_factory=time.monotonic)
 
     def stop(self, shutdown: Shutdown) -> None:
@@ -87,12 +83,6 @@ class State:
         if on_exit:
             return self.killing
         return self.stopping
-
-    def say_once(self, text: str) -> None:
-        """Give a notice unless it was given before."""
-        if text not in self.said:
-            self.said.add(text)
-            self.notice(text)
 
     def values(self) -> dict[str, str]:
         """The current values of the workflow's tags."""

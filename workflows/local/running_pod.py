@@ -1,4 +1,4 @@
-"""One attempt of a container template: a node, processors and GPUs, a process, its outputs.
+"""One attempt of a container template: a node, room for it, a running pod, its outputs.
 
 Ends are reported as on a cluster (docs/argo.md, "How a pod ends"): Argo's emissary signals the
 process group, and the wait container reads the outputs after `main` has ended, also when it failed.
@@ -11,19 +11,19 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workflows.local.errors import LostPod, PodError
+from workflows.local.errors import CannotExecute, LostPod
+from workflows.local.executor import End, Order, Room, RunningPod
 from workflows.local.language.go_values import parameter_text
 from workflows.local.machine.mounts import Mounts, make
 from workflows.local.machine.pod_spec import (
+    GPUS_VARIABLE,
     PodSpec,
     build,
     command,
@@ -32,8 +32,6 @@ from workflows.local.machine.pod_spec import (
     folder,
     pod_fields,
 )
-from workflows.local.machine.slots import Grant
-from workflows.local.machine.supervision import Process
 from workflows.local.run_state import State
 from workflows.local.scope import exported
 from workflows.local.spec.references import from_here
@@ -47,8 +45,6 @@ for no longer than this.
 LARGEST_OUTPUT_BYTES = 1024**2
 """The largest etcd object. Parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-REMOVING = ThreadPoolExecutor(1, "removing")
-"""An executor of its own, because asyncio's fails to shut down where no thread can be started."""
 PROGRESS = ".progress"
 """The name of the file that the variable ARGO_PROGRESS_FILE names, in the pod's own folder: no
 volume has such a name.
@@ -84,14 +80,15 @@ class Pod:
         patch = str(state.spec.get("podSpecPatch") or "")
         values = state.values() | {"pod.name": node.pod}
         spec = build(self.template, patch, values)
-        grant = await self._place(spec)
-        if grant is None:
+        order = self._order(spec)
+        room = await self._room(order)
+        if room is None:
+            await self.state.executor.remove(self.node.pod)
             return
-        place = state.scratch / node.pod
         try:
-            await self._execute(spec, grant, place)
+            await self._execute(order, room)
         finally:
-            grant.release()
+            room.release()
 
     def _refused(self) -> bool:
         shutdown = self.state.shutdown
@@ -102,24 +99,61 @@ class Pod:
             return ""
         return self.state.shutdown.pod_message
 
-    async def _place(self, spec: PodSpec) -> Grant | None:
-        """Wait for the requested processors and GPUs. Returns None if the workflow stopped, or the
-        template's time was over, before there was room.
+    def _order(self, spec: PodSpec) -> Order:
+        """What the executor starts, with the pod's folders made."""
+        state = self.state
+        node = self.node
+        place = state.executor.folder(node.pod)
+        place.mkdir(parents=True, exist_ok=True)
+        volumes = [*(state.spec.get("volumes") or []), *(self.template.get("volumes") or [])]
+        mounts = make(
+            spec.container,
+            volumes,
+            storage=state.storage,
+            pod=place,
+            outputs=[str(source["path"]) for source in self._outputs().values()],
+            given=state.given,
+            scratch=state.executor.scratch(node.pod),
+        )
+        fields = pod_fields(node.pod, state.values(), state.executor.fields(node.pod))
+        variables = declared_variables(spec.container, fields)
+        referred = from_here(spec.container, os.environ)
+        engine = {name: text for name, text in state.environment.items() if name != GPUS_VARIABLE}
+        engine["ARGO_PROGRESS_FILE"] = str(place / PROGRESS)
+        if state.logs is not None:
+            node.log = str(state.logs / f"{UNSAFE.sub('_', node.pod)}.log")
+        return Order(
+            pod=node.pod,
+            template=node.template,
+            spec=spec,
+            arguments=command(spec.container, mounts, {**variables, **referred}),
+            # A path in a value of this machine's environment is a path of this machine.
+            environment=environment(variables, mounts, engine) | referred,
+            folder=folder(spec.container, mounts),
+            log=Path(node.log) if node.log else None,
+            mounts=mounts,
+            tell=self._tell,
+        )
+
+    def _tell(self, text: str) -> None:
+        """Show a remark while the node has not ended."""
+        if not self.node.ended and self.node.message != text:
+            self.state.mark(self.node, self.node.phase, text)
+
+    def _outputs(self) -> dict[str, Mapping[str, Any]]:
+        """The sources of the output parameters, by name."""
+        return {
+            output["name"]: output.get("valueFrom") or {}
+            for output in (self.template.get("outputs") or {}).get("parameters") or []
+        }
+
+    async def _room(self, order: Order) -> Room | None:
+        """Wait for room. Returns None if the workflow stopped, or the template's time was over, before
+        there was any.
         """
-        asked = spec.resources
-        given = self.state.slots.cut(asked)
-        for name, wanted, got in (
-            ("cpu", asked.cpus, given.cpus),
-            (asked.gpu_name, asked.gpus, given.gpus),
-            ("GiB of memory", asked.memory_bytes / 2**30, given.memory_bytes / 2**30),
-        ):
-            if got < wanted:
-                self.state.say_once(
-                    f"{self.node.template} requests {wanted:.4g} {name}, this machine has {got:.4g}: it gets {got:.4g}"
-                )
-        waiting = asyncio.ensure_future(self.state.slots.acquire(given))
+        waiting = asyncio.ensure_future(self.state.executor.room(order))
         # The controller does not enforce `timeout` on a Pending pod that has a retry strategy.
-        timeout_s = spec.timeout_s
+        timeout_s = order.spec.timeout_s
         if self.retried:
             timeout_s = None
         await self._first_of(waiting, timeout_s)
@@ -144,32 +178,18 @@ class Pod:
         finally:
             stop.cancel()
 
-    async def _execute(self, spec: PodSpec, grant: Grant, place: Path) -> None:
+    async def _execute(self, order: Order, room: Room) -> None:
         state = self.state
         node = self.node
-        outputs = {
-            output["name"]: output.get("valueFrom") or {}
-            for output in (self.template.get("outputs") or {}).get("parameters") or []
-        }
-        volumes = [*(state.spec.get("volumes") or []), *(self.template.get("volumes") or [])]
-        paths = [str(source["path"]) for source in outputs.values()]
-        await state.processes.open()
-        mounts = make(
-            spec.container,
-            volumes,
-            storage=state.storage,
-            pod=place,
-            outputs=paths,
-            given=state.given,
-        )
-        place.mkdir(parents=True, exist_ok=True)
-        process = await self._start(spec, mounts, grant, place)
-        if process is None:
+        spec = order.spec
+        place = state.executor.folder(node.pod)
+        pod = await self._start(order, room)
+        if pod is None:
             return
         created_s = node.started_s
-        node.starts_now()
-        state.mark(node, "Running")
-        ended = asyncio.ensure_future(process.wait())
+        node.starts_now(pod.began)
+        state.mark(node, "Running", "")
+        ended = asyncio.ensure_future(pod.wait())
         limits = [limit for limit in (spec.deadline_s, self.longest_s) if limit is not None]
         if spec.timeout_s is not None:
             # `timeout` counts from the creation of the node, `activeDeadlineSeconds` from its start.
@@ -179,7 +199,7 @@ class Pod:
             limit_s = max(0.0, min(limits))
         await self._first_of(ended, limit_s)
         if not ended.done() and self._refused():
-            winding = asyncio.ensure_future(self._wind_down(process, ended, spec, place))
+            winding = asyncio.ensure_future(self._wind_down(pod, ended, spec))
             state.winding_down.add(winding)
             winding.add_done_callback(state.winding_down.discard)
             # The controller marks the node at once, while the process still saves.
@@ -187,86 +207,61 @@ class Pod:
             return
         over = not ended.done()
         if over:
-            await self._terminate(process, ended, spec.grace_s)
+            await self._terminate(pod, ended, spec.grace_s)
         node.progress = _progress(place)
-        self._finish(ended.result(), mounts, outputs, over)
-        await _remove(place)
+        self._finish(ended.result(), order.mounts, over)
+        await self.state.executor.remove(self.node.pod)
 
-    async def _start(
-        self, spec: PodSpec, mounts: Mounts, grant: Grant, place: Path
-    ) -> Process | None:
-        state = self.state
-        node = self.node
-        variables = declared_variables(spec.container, pod_fields(node.pod, state.values()))
-        referred = from_here(spec.container, os.environ)
-        arguments = command(spec.container, mounts, {**variables, **referred})
-        engine = {
-            **state.environment,
-            "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus),
-            "ARGO_PROGRESS_FILE": str(place / PROGRESS),
-        }
-        # A path in a value of this machine's environment is a path of this machine.
-        values = environment(variables, mounts, engine) | referred
-        log = None
-        if state.logs is not None:
-            log = state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
-            node.log = str(log)
-        problem = f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH'
-        if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
-            try:
-                return await state.processes.start(
-                    arguments, values, folder(spec.container, mounts), log, state.preloading
-                )
-            except LostPod:
-                raise  # a lost pod is retried as an Error, not reported as a bad command
-            except PodError as error:
-                problem = str(error)
-        node.exit_code = CANNOT_EXECUTE
-        state.mark(node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {problem}")
-        return None
+    async def _start(self, order: Order, room: Room) -> RunningPod | None:
+        try:
+            return await self.state.executor.start(order, room)
+        except CannotExecute as error:
+            self.node.exit_code = CANNOT_EXECUTE
+            self.state.mark(
+                self.node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {error}"
+            )
+            return None
 
-    async def _terminate(
-        self, process: Process, ended: asyncio.Future[int], grace_s: float
-    ) -> None:
+    async def _terminate(self, pod: RunningPod, ended: asyncio.Future[End], grace_s: float) -> None:
         """Send SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
-        process.signal(signal.SIGTERM)
+        pod.signal(signal.SIGTERM)
         insist = asyncio.ensure_future(self.state.killing.wait())
         waited: set[asyncio.Future[Any]] = {ended, insist}
         await asyncio.wait(waited, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         insist.cancel()
         if not ended.done():
-            process.signal(signal.SIGKILL)
+            pod.signal(signal.SIGKILL)
         await asyncio.wait({ended}, timeout=KILLED_S)
         if not ended.done():
             raise LostPod(f"its process still runs {KILLED_S:g} s after SIGKILL")
 
-    async def _wind_down(
-        self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path
-    ) -> None:
+    async def _wind_down(self, pod: RunningPod, ended: asyncio.Future[End], spec: PodSpec) -> None:
         """Give the process its grace period to save, although a stopped pod's node has ended
         already.
         """
         with contextlib.suppress(LostPod):
-            await self._terminate(process, ended, spec.grace_s)
+            await self._terminate(pod, ended, spec.grace_s)
             ended.result()
-        await _remove(place)
+        await self.state.executor.remove(self.node.pod)
 
-    def _finish(
-        self, code: int, mounts: Mounts, outputs: Mapping[str, Mapping[str, Any]], over: bool
-    ) -> None:
+    def _finish(self, end: End, mounts: Mounts, over: bool) -> None:
         node = self.node
-        node.exit_code = code
+        node.exit_code = end.code
         # The outputs are read also after a failure: the wait container does so, too.
-        node.outputs, problem = _read(outputs, mounts)
+        node.outputs, problem = _read(self._outputs(), mounts)
         self.state.globals |= exported(dict(self.template), node.outputs)
         if over:
-            self.state.mark(node, "Failed", DEADLINE_MESSAGE)
-        elif code:
-            self.state.mark(node, "Failed", f"main: Error (exit code {code})")
+            self._ends("Failed", DEADLINE_MESSAGE, end)
+        elif end.code:
+            self._ends("Failed", end.message or f"main: Error (exit code {end.code})", end)
         elif problem:
-            self.state.mark(node, "Error", f"wait: Error (exit code 64): {problem}")
+            self._ends("Error", f"wait: Error (exit code 64): {problem}", end)
         else:
-            self.state.mark(node, "Succeeded", "")
+            self._ends("Succeeded", "", end)
+
+    def _ends(self, phase: str, message: str, end: End) -> None:
+        self.node.ends_now(end.at)
+        self.state.mark(self.node, phase, message)
 
 
 def _progress(place: Path) -> str:
@@ -321,15 +316,3 @@ def _text(path: Path) -> str:
     if len(data) > LARGEST_OUTPUT_BYTES:
         raise OSError(errno.EFBIG, f"larger than {LARGEST_OUTPUT_BYTES} bytes", str(path))
     return data.decode("utf-8", errors="replace").removesuffix("\n")
-
-
-async def _remove(place: Path) -> None:
-    """Delete a pod's folders. This runs outside of the event loop, because they may be large."""
-    if place.exists():
-        try:
-            await asyncio.get_running_loop().run_in_executor(
-                REMOVING, lambda: shutil.rmtree(place, ignore_errors=True)
-            )
-        except RuntimeError:
-            # The machine grants no further thread.
-            shutil.rmtree(place, ignore_errors=True)

@@ -66,14 +66,14 @@ class Node:
             return 0.0
         return time.monotonic() - self.finished_s
 
-    def starts_now(self) -> None:
-        """Note that its process starts; the time before was waiting."""
-        self.started, self.started_s = now(), time.monotonic()
+    def starts_now(self, at: datetime.datetime | None = None) -> None:
+        """Note that its process starts, or started at an earlier time; the time before was waiting."""
+        self.started, self.started_s = _moment(at)
 
-    def ends_now(self) -> None:
-        """Note its end, the first time only."""
+    def ends_now(self, at: datetime.datetime | None = None) -> None:
+        """Note its end, or that it ended at an earlier time, the first time only."""
         if self.finished is None:
-            self.finished, self.finished_s = now(), time.monotonic()
+            self.finished, self.finished_s = _moment(at)
 
     def as_dict(self) -> dict[str, Any]:
         """The node as in Argo's `status.nodes`, without empty fields."""
@@ -126,6 +126,13 @@ class WorkflowStatus:
             "nodes": {node.id: node.as_dict() for node in self.nodes.values()},
         }  # fmt: skip
         return {"name": self.name, "uid": self.uid, **status}
+
+
+def _moment(at: datetime.datetime | None) -> tuple[datetime.datetime, float]:
+    """A moment, by default the present one, on both clocks."""
+    present = now()
+    at = min(at or present, present)
+    return at, time.monotonic() - (present - at).total_seconds()
 
 
 def now() -> datetime.datetime:

@@ -31,6 +31,8 @@ class Request:
     given: Mapping[str, str]
     local: bool
     argo: bool
+    slurm: bool
+    engine_job: bool
     dry_run: bool
     manifest: bool
     templates: bool
@@ -105,6 +107,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="submit to the Argo Server of ARGO_SERVER, never run here",
     )
+    where.add_argument(
+        "--slurm",
+        action="store_true",
+        help="run on the Slurm cluster of this login node, as its jobs",
+    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--dry-run", action="store_true", help="show what would run, with every resolved parameter"
@@ -121,7 +128,14 @@ def parser() -> argparse.ArgumentParser:
         "--list", action="store_true", help="show algorithms, games and parameters"
     )
     instead.add_argument(
-        "--follow", metavar="NAME", help="follow a workflow on the Argo Server again"
+        "--follow",
+        metavar="NAME",
+        help="follow a workflow on the Argo Server again; with --slurm, the experiment in a directory",
+    )
+    instead.add_argument(
+        "--engine-job",
+        action="store_true",
+        help="with --slurm: follow and steer the experiment in a job of its own, not in this process",
     )
     instead.add_argument(
         "--detach", action="store_true", help="submit to the Argo Server and do not follow"
@@ -154,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
         "--cluster",
         metavar="FILE",
         type=Path,
-        help="settings of your own cluster, over those of config/cluster.yaml",
+        help="settings of your own cluster, over those of config/cluster.yaml; with a section slurm",
     )
     add(
         "--storage",

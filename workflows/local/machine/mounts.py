@@ -63,13 +63,15 @@ def _in_json(path: object) -> str:
 
 
 def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, storage: Path, pod: Path, outputs: Iterable[str],
-         given: Iterable[str]) -> Mounts:  # fmt: skip
-    """The mounts of a container; makes the folders.
+         given: Iterable[str], scratch: Path | None = None) -> Mounts:  # fmt: skip
+    """The mounts of a container; makes the folders, except those below `scratch`.
 
     storage: the folder of the persistent volume claim; pod: the folder of this pod's emptyDirs;
     outputs: paths of output files, each of which gets a place of its own if no mount holds it;
-    given: parameters as the caller gave them.
+    given: parameters as the caller gave them. scratch: a folder, made where the pod runs, for the
+    emptyDirs that hold no output; None: they are below `pod`, too.
     """
+    outputs = list(outputs)
     sources = {volume["name"]: volume for volume in volumes}
     folders: dict[str, Path] = {}
     private: list[str] = []
@@ -83,9 +85,13 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
                 f"mountPath {mount.get('mountPath')!r}: an absolute path below / is expected"
             )
         is_claim = volume.get("persistentVolumeClaim") is not None
-        folder = storage if is_claim else pod / mount["name"]
+        has_output = any(output.startswith(f"{path}/") for output in outputs)
+        is_made_here = is_claim or has_output or scratch is None
+        own = pod if is_made_here or scratch is None else scratch
+        folder = storage if is_claim else own / mount["name"]
         folder = folder / _relative(str(mount.get("subPath") or "."))
-        folder.mkdir(parents=True, exist_ok=True)
+        if is_made_here:
+            folder.mkdir(parents=True, exist_ok=True)
         folders[path] = folder
         private += [] if is_claim else [path]
     for path in outputs:

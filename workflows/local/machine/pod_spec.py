@@ -45,6 +45,8 @@ only the manifest may change a result. Tokens are not inherited either.
 PYTHONS = ("python", "python3")
 GPU = re.compile(r"/gpu([.-][\w.-]+)?$")
 """Resource names of GPUs, exclusive and shared."""
+GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""An executor gives it to each pod; nothing is inherited."""
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 
 
@@ -143,13 +145,22 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
     return Resources(cpus, gpus, gpu_name=gpu_name, memory_bytes=memory_bytes)
 
 
-def pod_fields(pod: str, values: Values) -> dict[str, str]:
-    """The fields of a pod that a variable may have as its value. values: of the workflow's tags."""
+def pod_fields(pod: str, values: Values, place: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The fields of a pod that a variable may have as its value. values: of the workflow's tags. place:
+    what its executor says of the place where it runs; by default, this machine.
+    """
     return {
         "metadata.name": pod,
         "metadata.namespace": values.get("workflow.namespace") or "",
-        "spec.nodeName": socket.gethostname(),
         "spec.serviceAccountName": values.get("workflow.serviceAccountName") or "",
+        **(fields_here() if place is None else place),
+    }
+
+
+def fields_here() -> dict[str, str]:
+    """The fields of a pod that runs on this machine."""
+    return {
+        "spec.nodeName": socket.gethostname(),
         "status.hostIP": LOOPBACK,
         "status.podIP": LOOPBACK,
     }
@@ -178,13 +189,19 @@ def inherited(further: Iterable[str]) -> dict[str, str]:
     (`HF_*`).
     """
     patterns = (*INHERITED, *further)
-    exact = {pattern for pattern in patterns if not pattern.endswith("*")}
-    beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in exact or name.startswith(beginnings)
-    }
+    return {name: value for name, value in os.environ.items() if _matches(name, patterns)}
+
+
+def is_inherited(name: str) -> bool:
+    """Whether every pod inherits this variable."""
+    return _matches(name, INHERITED)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        for pattern in patterns
+    )
 
 
 def environment(
