@@ -8,9 +8,11 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steps.directory.layout import RunDirectory
 from tests import recording_sink
+from tests.wandb_server import WandbServer
 
 Stored = list[tuple[str, int, dict[str, float]]]
 """(group, step, column -> value) of each row, in the order of arrival."""
@@ -77,20 +79,42 @@ def offline_files(run: RunDirectory, folder: Path) -> Stored:
         for record in wandb_records(path):
             if record.WhichOneof("record_type") == "history":
                 items = {"/".join(one.nested_key) or one.key: one for one in record.history.item}
-                values = {name: float(json.loads(one.value_json)) for name, one in items.items()}
-                (named,) = [name for name in values if name.endswith("/step")]
-                group = named.partition("/")[0]
-                step = int(values.pop(named))
-                inside = {
-                    name.partition("/")[2]: value
-                    for name, value in values.items()
-                    if name.startswith(f"{group}/")
-                }
-                rows.append((group, step, inside))
+                rows.append(_logged({name: one.value_json for name, one in items.items()}))
     return rows
 
 
-def wandb_records(path: Path) -> Iterator[object]:
+def online_history(run: RunDirectory, folder: Path) -> Stored:
+    """The history that a W&B server has."""
+    history = SERVERS[folder].history[str(journal(run, "wandb")["id"])]
+    rows = [json.loads(line) for line in history]
+    assert [row["_step"] for row in rows] == list(range(len(rows)))
+    return [_logged({name: json.dumps(one) for name, one in row.items()}) for row in rows]
+
+
+def _logged(items: Mapping[str, str]) -> tuple[str, int, dict[str, float]]:
+    """A row of W&B's, column -> JSON."""
+    values = {name: float(json.loads(text)) for name, text in items.items() if "/" in name}
+    (named,) = [name for name in values if name.endswith("/step")]
+    group = named.partition("/")[0]
+    step = int(values.pop(named))
+    return group, step, {name.partition("/")[2]: value for name, value in values.items()}
+
+
+SERVERS: dict[Path, WandbServer] = {}
+
+
+def online(folder: Path) -> Mapping[str, str]:
+    """The variables of a W&B server that runs until `stop_servers`."""
+    made = SERVERS.setdefault(folder, WandbServer())
+    return {"WANDB_BASE_URL": made.address, "WANDB_API_KEY": "0123456789" * 4}
+
+
+def stop_servers() -> None:
+    while SERVERS:
+        SERVERS.popitem()[1].stop()
+
+
+def wandb_records(path: Path) -> Iterator[Any]:
     """The records of one of W&B's files: LevelDB's log format behind seven bytes."""
     from wandb.proto import wandb_internal_pb2
 
@@ -153,6 +177,7 @@ TRACKERS = {
         read=offline_files,
         needs="wandb",
     ),
+    "wandb-online": Tracker(name="wandb", environment=online, read=online_history, needs="wandb"),
     "mlflow": Tracker(
         name="mlflow",
         environment=lambda folder: {"MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db"},

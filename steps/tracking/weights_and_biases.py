@@ -14,11 +14,13 @@ Source: W&B's reference of `wandb.init`, "Resume a run", and `wandb.Run.log`.
 
 from __future__ import annotations
 
+import netrc
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")
 """W&B takes our package `agents` for another one, and gives advice about it."""
@@ -107,10 +109,20 @@ class WeightsAndBiases:
 
 
 def _is_offline() -> bool:
-    """Without a key there is nobody to send to."""
+    """Without a key there is nobody to send to. W&B's own `login` is not asked: it may wait for its server."""
     if mode := os.environ.get("WANDB_MODE"):
         return mode != "online"
-    return not wandb.login(prompt=False, verify=False)
+    return not os.environ.get("WANDB_API_KEY") and not _has_netrc_entry()
+
+
+def _has_netrc_entry() -> bool:
+    """Whether `wandb login` has left a key for the server."""
+    address = os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
+    try:
+        found = netrc.netrc(os.environ.get("NETRC"))
+    except (OSError, netrc.NetrcParseError):
+        return False
+    return found.authenticators(urlsplit(address).hostname or "") is not None
 
 
 def _project() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def directory(tmp_path: Path) -> ExperimentDirectory:
 
 
 @pytest.fixture
-def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracker], None]:
+def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Tracker], None]]:
     def use(tracker: Tracker) -> None:
         if tracker.needs:
             pytest.importorskip(tracker.needs, reason=f"{tracker.needs} is not installed")
@@ -64,7 +65,10 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracker], No
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(folder)  # where MLflow puts artifacts without a server
 
-    return use
+    yield use
+    if "wandb" in sys.modules:
+        importlib.import_module("wandb").teardown()  # it remembers the server of this test
+    tracked_runs.stop_servers()
 
 
 def sender(directory: ExperimentDirectory, tracker: str = RECORDING, index: int = 0) -> Sender:
@@ -150,9 +154,7 @@ def test_killed_and_resumed_each_row_arrives_once(
 
 def end_process(of: Sender) -> None:
     """What the end of its process does to what a sink holds open."""
-    if of.tracker == "wandb":
-        importlib.import_module("wandb").teardown()
-    if of.tracker == EVENTS and of._sink is not None:
+    if of.tracker in ("wandb", EVENTS) and of._sink is not None:
         of._sink.finish()
 
 
