@@ -255,6 +255,7 @@ ADDED_LATER: Mapping[str, Any] = {
     "evaluations": 0,
     "snapshot_episodes": 10,
     "runs_per_gpu": 1,
+    "track": None,
 }
 """The parameters that older documents do not have, with the values that mean what they did."""
 
