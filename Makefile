@@ -74,7 +74,7 @@ docs: $(WITH_DOCS) ## the documentation as a site in docs/_build; a warning, suc
 	@echo 'open docs/_build/index.html'
 
 manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the workflow templates again
-	$(BIN)/python -m workflows.dag.render $(MANIFESTS) $(TEMPLATES)
+	$(BIN)/python -m workflows.dag.committed $(MANIFESTS) $(TEMPLATES)
 
 messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto again
 	$(PIP_INSTALL) grpcio-tools

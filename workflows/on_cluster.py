@@ -17,8 +17,8 @@ from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.status import Progress, read_printed
+from workflows.by_reference import to_send
 from workflows.cluster.server import Address, ArgoServer, LostSight
-from workflows.cluster.templates import to_send
 from workflows.dag.installed import template_name
 from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest

@@ -161,7 +161,7 @@ def test_the_render_command_writes_what_is_built(tmp_path: Path) -> None:
     made, templates = tmp_path / "made", tmp_path / "templates"
     made.mkdir()
     templates.mkdir()
-    command = [sys.executable, "-m", "workflows.dag.render", str(made), str(templates)]
+    command = [sys.executable, "-m", "workflows.dag.committed", str(made), str(templates)]
     subprocess.run(command, check=True, timeout=60)
     assert {path.stem for path in made.iterdir()} == set(MANIFESTS)
     for algorithm in MANIFESTS:

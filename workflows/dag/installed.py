@@ -1,6 +1,6 @@
 """Workflow templates: experiments, studies and searches that are installed in a cluster once.
 
-    python -m workflows.dag.render workflows/manifests containers/kubernetes/templates
+    python -m workflows.dag.committed workflows/manifests containers/kubernetes/templates
 
 renders one for each manifest. `argo submit --from workflowtemplate/rl-ppo`, Argo's own form, a
 CronWorkflow and `workflows.submit` start experiments from them with arguments only, so that a

@@ -1,9 +1,5 @@
 """The manifest of an algorithm for a cluster: the committed file where it fits, else a fresh build.
 
-    python -m workflows.dag.render FOLDER TEMPLATES
-
-renders every algorithm's manifest into the one folder, and its workflow template into the other, for
-the settings in config/cluster.yaml: `make manifests`.
 Hera takes about a second to import, so the committed file serves whenever it was made for these
 cluster settings, these steps and these parameters, and is not older than the modules of this package.
 Otherwise the manifest is built: to run here, no file has to be rendered again by hand.
@@ -14,14 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from config import pipeline
-from config.algorithms import ALGORITHMS
-from config.cluster import Cluster, load_cluster
+from config.cluster import Cluster
 from config.described import offered
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
@@ -137,42 +131,3 @@ def _edited_since(committed: Path) -> bool:
     """Whether a module of this package is newer than the file that it made."""
     made_s = committed.stat().st_mtime
     return any(path.stat().st_mtime > made_s for path in Path(__file__).parent.glob("*.py"))
-
-
-def main(arguments: list[str]) -> int:
-    """Render every algorithm's manifest into a folder, those of studies and searches, and the workflow
-    template of each into another folder.
-    """
-    folder, templates = map(Path, arguments)
-    cluster = load_cluster()
-    active = cluster.parallel_experiments
-    for kind in (STUDY, SEARCH):
-        manifest = build_study_manifest(cluster, active, kind=kind)
-        text = study_to_yaml(manifest, cluster, active, kind=kind)
-        (folder / f"{kind}.yaml").write_text(text, encoding="utf-8")
-    for algorithm in ALGORITHMS:
-        text = to_yaml(build_manifest(algorithm, cluster), algorithm, cluster)
-        (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")
-    _render_templates(templates, cluster)
-    return 0
-
-
-def _render_templates(folder: Path, cluster: Cluster) -> None:
-    """Render the workflow templates, and the file with which `kubectl apply -k` installs them."""
-    from workflows.dag.installed import template_name, workflow_template
-
-    files = []
-    for kind in (*ALGORITHMS, STUDY, SEARCH):
-        files.append(f"{template_name(kind)}.yaml")
-        text = MADE + dump(workflow_template(kind, cluster))
-        (folder / files[-1]).write_text(text, encoding="utf-8")
-    listed = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": sorted(files),
-    }
-    (folder / "kustomization.yaml").write_text(MADE + dump(listed), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
