@@ -16,6 +16,8 @@ from pathlib import Path
 
 from config.algorithms import ALGORITHMS
 from config.pipeline import STEPS, STUDY_STEPS
+from config.sections import rows
+from config.slurm import POOLS, SECTION, Slurm
 from config.tables import parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,11 +28,12 @@ WIDTH = 100  # columns of a help text
 
 
 def write(folder: Path) -> None:
-    """Write `parameters.md`, `presets.md` and `commands.md` into the folder."""
+    """Write `parameters.md`, `presets.md`, `slurm.md` and `commands.md` into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("parameters.md", parameters()),
         ("presets.md", presets()),
+        ("slurm.md", slurm()),
         ("commands.md", commands()),
     ):
         (folder / name).write_text(text, encoding="utf-8")
@@ -44,6 +47,18 @@ def parameters() -> str:
 def presets() -> str:
     """A section for each algorithm, with a column for each game that it plays."""
     return _sections({title(name): preset_table(name) for name in ALGORITHMS})
+
+
+def slurm() -> str:
+    """The settings of a Slurm cluster; those of the pools `actor` and `cpu` are those of `gpu`."""
+    repeated = tuple(f"slurm.{pool}." for pool in POOLS[1:])
+    lines = ["| setting | default | allowed | |", "|---|---|---|---|"]
+    for row in rows(Slurm, SECTION):
+        if not row.name.startswith(repeated):
+            allowed = row.allowed.replace("|", "\\|")
+            default = f"`{row.default}`" if row.default else ""
+            lines.append(f"| `{row.name}` | {default} | {allowed} | {row.help} |")
+    return "\n".join([*lines, "", f"The pools {', '.join(POOLS)} have the same settings."])
 
 
 def commands() -> str:
