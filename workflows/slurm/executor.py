@@ -325,6 +325,9 @@ class OnSlurm:
         patience_s: float = self._slurm.late
         if said is None and state == "FAILED":
             exit_code = await self._controller.exit_code(job.id)
+        if said is None and state is None:
+            known = await self._controller.accounted(job.id)
+            state, exit_code = (None, None) if known is None else known
         has_run = self._record.claim(job.key) is not None
         if not has_run and (state in states.NEVER_RAN or exit_code not in (None, (0, 0))):
             patience_s = min(patience_s, NEVER_RAN_S)
