@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +108,20 @@ def in_a_job(submission: Submission, slurm: Slurm) -> int:
     return SUCCEEDED
 
 
-def checked(slurm: Slurm, cluster: Cluster, submission: Submission) -> list[str]:
-    """Raise `BadInput` for jobs that no node can run. Nothing is submitted."""
+def checked(slurm: Slurm, cluster: Cluster, experiments: Sequence[Resolved]) -> list[str]:
+    """What Slurm says of the jobs of some experiments. Raises `BadInput` for jobs that no node can run.
+    Nothing is submitted.
+    """
     check.require_slurm()
     check.check_files(slurm)
-    resolved = submission.resolved
-    members = None if resolved is None else resolved.members
-    helpers = resolved is None or members is not None
-    if members is not None and members.learners + members.helpers > slurm.max_jobs:
-        raise BadInput(
-            f"'slurm.max_jobs' cannot be {slurm.max_jobs}: a run has {members.learners + members.helpers} "
-            "processes that must run at the same time; allowed: at least so many"
-        )
-    return check.check(slurm, check.requests(cluster, submission.parameters, helpers=helpers))
+    for one in experiments:
+        members = one.members
+        if members is not None and (needed := members.learners + members.helpers) > slurm.max_jobs:
+            raise BadInput(
+                f"'slurm.max_jobs' cannot be {slurm.max_jobs}: a run has {needed} processes that must "
+                "run at the same time; allowed: at least so many"
+            )
+    return check.check(slurm, check.requests(cluster, experiments))
 
 
 def follow(directory: Path) -> int:
