@@ -20,12 +20,14 @@ TORCH_INDEX ?=
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
+SLURM ?= ../shared/slurm
+SLURM_TESTS ?= tests/slurm
 WORKERS ?= 2
 LONG ?= slow
 MANIFESTS := workflows/manifests
 TEMPLATES := containers/kubernetes/templates
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long docs clean
+.PHONY: help run test test-long test-machines test-cluster test-slurm mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -124,6 +126,17 @@ test-cluster: $(WITH_TESTS) ## the tests on a real Kubernetes with Argo on this 
 		*) echo "test-cluster: $(CLUSTER)/up ended with $$up; $(CLUSTER)/down stops what has started" >&2; exit $$up;; \
 	esac; \
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
+
+# As for the cluster: up ends with 2 without root, with 3 where Slurm is not installed and cannot be.
+test-slurm: $(WITH_TESTS) ## the tests on a real Slurm on this machine (SLURM: the scripts that start and stop one; SLURM_TESTS)
+	@(. $(SLURM)/settings; alive slurmctld) 2>/dev/null && down=: || down=$(SLURM)/down; \
+	$(SLURM)/up >/dev/null; up=$$?; \
+	case $$up in \
+		0) eval "$$($(SLURM)/env)"; export SLURM=$(abspath $(SLURM));; \
+		2|3|126|127) echo 'test-slurm: no Slurm can be had here; its tests are skipped'; down=:;; \
+		*) echo "test-slurm: $(SLURM)/up ended with $$up; $(SLURM)/down stops what has started" >&2; exit $$up;; \
+	esac; \
+	$(BIN)/python -m pytest $(SLURM_TESTS) -m slurm --durations=0; ended=$$?; $$down; exit $$ended
 
 learning: $(WITH_TESTS) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning --record docs/results $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from config.algorithms import ALGORITHMS
 from config.pipeline import NOTICE, STEPS, STUDY_STEPS
+from config.sections import rows
+from config.slurm import POOLS, SECTION, Slurm
 from config.tables import cluster_tables, parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,11 +28,12 @@ WIDTH = 100  # columns of a help text
 
 
 def write(folder: Path) -> None:
-    """Write `parameters.md`, `presets.md`, `commands.md` and `cluster-settings.md` into the folder."""
+    """Write `parameters.md`, `presets.md`, `slurm.md`, `commands.md` and `cluster-settings.md`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("parameters.md", parameters()),
         ("presets.md", presets()),
+        ("slurm.md", slurm()),
         ("commands.md", commands()),
         ("cluster-settings.md", cluster_settings()),
     ):
@@ -50,6 +53,18 @@ def presets() -> str:
 def cluster_settings() -> str:
     """A section for the settings of all pods, then one for those of each pool."""
     return _sections(cluster_tables()).replace("## ", "### ")
+
+
+def slurm() -> str:
+    """The settings of a Slurm cluster; those of the pools `actor` and `cpu` are those of `gpu`."""
+    repeated = tuple(f"slurm.{pool}." for pool in POOLS[1:])
+    lines = ["| setting | default | allowed | |", "|---|---|---|---|"]
+    for row in rows(Slurm, SECTION):
+        if not row.name.startswith(repeated):
+            allowed = row.allowed.replace("|", "\\|")
+            default = f"`{row.default}`" if row.default else ""
+            lines.append(f"| `{row.name}` | {default} | {allowed} | {row.help} |")
+    return "\n".join([*lines, "", f"The pools {', '.join(POOLS)} have the same settings."])
 
 
 def commands() -> str:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, shown
 from config.resolve import Resolved
 from config.slurm import Slurm
-from steps.directory import processes
 from steps.directory.experiment import read_experiment
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.owner import read_owner, sign_of_life
+from steps.directory.owner import sign_of_life
 from workflows import local
 from workflows.dag.layout import Layout
 from workflows.dag.tasks import FINAL_PHASES
@@ -38,8 +37,10 @@ from workflows.slurm.workflow import Begun, StatusFile, Workspace, locked
 FOLDER = "slurm"
 """In the results directory: what engines keep."""
 LOOK_S = 1.0
-SILENT_S = 120.0
-"""An engine that has given no sign of life for so long has been killed."""
+SILENT_S = 300.0
+"""An engine that has given no sign of life for so long has been killed. One that is a job and was requeued
+begins again after two minutes.
+"""
 
 
 def run(submission: Submission, slurm: Slurm, *, is_named: bool) -> int:
@@ -108,19 +109,20 @@ def in_a_job(submission: Submission, slurm: Slurm) -> int:
     return SUCCEEDED
 
 
-def checked(slurm: Slurm, cluster: Cluster, submission: Submission) -> list[str]:
-    """Raise `BadInput` for jobs that no node can run. Nothing is submitted."""
+def checked(slurm: Slurm, cluster: Cluster, experiments: Sequence[Resolved]) -> list[str]:
+    """What Slurm says of the jobs of some experiments. Raises `BadInput` for jobs that no node can run.
+    Nothing is submitted.
+    """
     check.require_slurm()
     check.check_files(slurm)
-    resolved = submission.resolved
-    members = None if resolved is None else resolved.members
-    helpers = resolved is None or members is not None
-    if members is not None and members.learners + members.helpers > slurm.max_jobs:
-        raise BadInput(
-            f"'slurm.max_jobs' cannot be {slurm.max_jobs}: a run has {members.learners + members.helpers} "
-            "processes that must run at the same time; allowed: at least so many"
-        )
-    return check.check(slurm, check.requests(cluster, submission.parameters, helpers=helpers))
+    for one in experiments:
+        members = one.members
+        if members is not None and (needed := members.learners + members.helpers) > slurm.max_jobs:
+            raise BadInput(
+                f"'slurm.max_jobs' cannot be {slurm.max_jobs}: a run has {needed} processes that must "
+                "run at the same time; allowed: at least so many"
+            )
+    return check.check(slurm, check.requests(cluster, experiments))
 
 
 def follow(directory: Path) -> int:
@@ -164,16 +166,9 @@ def _until_the_end(record: Record, view: ProgressView) -> str:
         phase = str(status.get("phase", ""))
         if phase in FINAL_PHASES:
             return phase
-        sign = sign_of_life(record.engine_json)
-        if sign != heard:
+        if (sign := sign_of_life(record.engine_json)) != heard:
             heard, heard_s = sign, time.monotonic()
-        present = read_owner(record.engine_json)
-        gone = (
-            present is None
-            or present.released
-            or (present.process is not None and processes.is_alive(present.process) is False)
-        )
-        if gone or time.monotonic() - heard_s > SILENT_S:
+        if time.monotonic() - heard_s > SILENT_S:
             return ""
         time.sleep(LOOK_S)
 

@@ -31,7 +31,7 @@ from config.given import over_presets
 from config.outdir import default_outdir
 from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
-from config.resolve import STEPS, resolve
+from config.resolve import STEPS, Resolved, resolve
 from config.slurm import load_slurm
 from config.streams import prepare_streams
 from workflows import on_cluster, on_slurm, on_this_machine, studies
@@ -143,7 +143,8 @@ def _dispatch(request: Request) -> int:
         print(to_yaml(submission.manifest, request.algorithm or "", cluster), end="")
         return SUCCEEDED
     if request.slurm:
-        return _on_slurm(request, cluster, [submission], _plan(submission, SLURM))
+        trained = [] if submission.resolved is None else [submission.resolved]
+        return _on_slurm(request, cluster, trained, [submission], _plan(submission, SLURM))
     if request.dry_run:
         print(_plan(submission, _named(address)))
         return SUCCEEDED
@@ -153,11 +154,15 @@ def _dispatch(request: Request) -> int:
 
 
 def _on_slurm(
-    request: Request, cluster: Cluster, submissions: Sequence[Submission], plan: str
+    request: Request,
+    cluster: Cluster,
+    trained: Sequence[Resolved],
+    submissions: Sequence[Submission],
+    plan: str,
 ) -> int:
-    """Show or run what was checked, on Slurm."""
+    """Show or run what was checked, on Slurm. trained: the experiments in it."""
     slurm = load_slurm(request.cluster)
-    asked = on_slurm.checked(slurm, cluster, submissions[0])
+    asked = on_slurm.checked(slurm, cluster, trained)
     if request.dry_run:
         print("\n".join([plan, "", *asked]))
         return SUCCEEDED
@@ -182,7 +187,8 @@ def _submit_study(request: Request, cluster: Cluster, address: server.Address | 
     storage = here.storage if here is not None else request.storage
     if request.slurm:
         plan = studies.plan(study, submissions, where=SLURM, storage=storage)
-        return _on_slurm(request, cluster, submissions, plan)
+        trained = list(study.resolved.values())
+        return _on_slurm(request, cluster, trained, submissions, plan)
     if request.dry_run:
         print(studies.plan(study, submissions, where=_named(address), storage=storage))
         return SUCCEEDED

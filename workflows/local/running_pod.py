@@ -190,7 +190,9 @@ class Pod:
         node.starts_now(pod.began)
         state.mark(node, "Running", "")
         ended = asyncio.ensure_future(pod.wait())
-        limits = [limit for limit in (spec.deadline_s, self.longest_s) if limit is not None]
+        limits = [] if self.longest_s is None else [self.longest_s]
+        if spec.deadline_s is not None:
+            limits.append(spec.deadline_s - (time.monotonic() - node.started_s))
         if spec.timeout_s is not None:
             # `timeout` counts from the creation of the node, `activeDeadlineSeconds` from its start.
             limits.append(spec.timeout_s - (time.monotonic() - created_s))

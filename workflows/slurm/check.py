@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.cluster import Cluster
+from config.cluster import Cluster, Pool
 from config.errors import BadInput, ExperimentError
+from config.resolve import Resolved
 from config.slurm import Slurm
 from workflows.local.language.quantities import quantity
 from workflows.local.machine.slots import Resources
@@ -47,24 +48,22 @@ def check_files(slurm: Slurm) -> None:
         raise BadInput(f"'slurm.python' cannot be {slurm.python!r}: there is no such file")
 
 
-def requests(
-    cluster: Cluster, parameters: Mapping[str, str], *, helpers: bool
-) -> Iterator[Request]:
-    """What an experiment's pods request at most. parameters: of its workflow."""
-    memory = quantity(parameters.get("training_memory") or cluster.training_memory)
-    gpus = int(parameters.get("gpus") or 1)
-    pools = {
-        "gpu": cluster.gpu,
-        "cpu": cluster.cpu,
-        **({"actor": cluster.actor} if helpers else {}),
-    }
-    for name, pool in pools.items():
-        own = memory if name == "gpu" else quantity(pool.requests.memory or 0)
-        cpus = quantity(pool.requests.cpu)
-        used = gpus if name == "gpu" else 0
-        yield Request(
-            name if used or name != "gpu" else "cpu", Resources(cpus, used, memory_bytes=own)
-        )
+def requests(cluster: Cluster, experiments: Iterable[Resolved]) -> list[Request]:
+    """What the pods of some experiments request, each different request once."""
+    found: dict[Request, None] = {}
+    for one in experiments:
+        gpus = one.experiment.gpus
+        memory = quantity(one.experiment.training_memory)
+        training = Resources(quantity(cluster.gpu.requests.cpu), gpus, memory_bytes=memory)
+        found[Request("gpu" if gpus else "cpu", training)] = None
+        if one.members is not None:
+            found[Request("actor", _resources(cluster.actor))] = None
+        found[Request("cpu", _resources(cluster.cpu))] = None
+    return list(found)
+
+
+def _resources(pool: Pool) -> Resources:
+    return Resources(quantity(pool.requests.cpu), memory_bytes=quantity(pool.requests.memory or 0))
 
 
 def check(slurm: Slurm, asked: Iterable[Request]) -> list[str]:

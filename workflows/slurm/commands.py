@@ -136,6 +136,17 @@ class Controller:
                 return int(found[1]), int(found[2])
         return None
 
+    async def accounted(self, job: str) -> tuple[str, tuple[int, int]] | None:
+        """State and exit code of a job that the controller has forgotten, where there is accounting."""
+        words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}"]
+        with contextlib.suppress(SlurmError, ValueError):
+            _, out = await self._ask([*words, "--format=State,ExitCode"])
+            state, _, code = out.splitlines()[-1].partition("|") if out.strip() else ("", "", "")
+            if state:
+                exit_code, _, number = code.partition(":")
+                return state.split()[0], (int(exit_code), int(number))
+        return None
+
     async def terminate(self, jobs: Iterable[str]) -> None:
         """Cancel those that wait, and send SIGTERM to those that run, which may save."""
         for ids in _parts(jobs):

@@ -57,6 +57,7 @@ class Job:
     ended_seen: int = 0
     is_judged: bool = False
     holds_place: bool = False
+    has_waited: bool = False
     running: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -182,7 +183,8 @@ class OnSlurm:
         try:
             await self._find_link(job)
             if not job.ended.done():
-                if self._places.locked():
+                job.has_waited = self._places.locked()
+                if job.has_waited:
                     order.tell(f"waiting: {self._slurm.max_jobs} jobs are in the queue")
                 await self._places.acquire()
                 job.holds_place = True
@@ -237,6 +239,7 @@ class OnSlurm:
             scripts.options(order, self._slurm),
             lambda batch, index: self._record.write_order(batch, index, content),
             lambda: job.is_wanted,
+            is_patient=job.has_waited,
         )
         job.noted_s = float("inf")
         job.id = ""
@@ -325,6 +328,9 @@ class OnSlurm:
         patience_s: float = self._slurm.late
         if said is None and state == "FAILED":
             exit_code = await self._controller.exit_code(job.id)
+        if said is None and state is None:
+            known = await self._controller.accounted(job.id)
+            state, exit_code = (None, None) if known is None else known
         has_run = self._record.claim(job.key) is not None
         if not has_run and (state in states.NEVER_RAN or exit_code not in (None, (0, 0))):
             patience_s = min(patience_s, NEVER_RAN_S)

@@ -18,6 +18,8 @@ from workflows.slurm.records import Batch, Record
 
 TOGETHER_S = 0.1
 """Pods that become due within this time may form an array."""
+PATIENT_S = 1.0
+"""The same for pods that had to wait for others to leave the queue: there is enough in it meanwhile."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
 STOPPED = "the workflow stopped before the job was submitted"
 LOOKS = 2
@@ -28,7 +30,7 @@ LOOKS = 2
 class Due:
     """A pod's job that is to be submitted. kind: only pods of the same kind form an array.
 
-    order: writes what the job reads, for a batch and an index.
+    order: writes what the job reads, for a batch and an index. is_patient: whether the queue is full.
     noted: is told the id, or why there is none.
     """
 
@@ -37,6 +39,7 @@ class Due:
     options: Sequence[str]
     order: Callable[[str, int], None]
     wanted: Callable[[], bool]
+    is_patient: bool = False
     noted: asyncio.Future[str] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -78,13 +81,19 @@ class Submissions:
         batch = self.batches.get(due.key)
         if batch is None:
             self._due.append(due)
-            if self._soon is None:
-                loop = asyncio.get_running_loop()
-                self._soon = loop.call_later(TOGETHER_S, self._send_due)
+            self._send_within(PATIENT_S if due.is_patient else TOGETHER_S)
             return await asyncio.shield(due.noted)
         if not batch.job:
             await self._sent(batch, [due], is_unsure=True)
         return batch.id_of(due.key)
+
+    def _send_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._soon is not None and self._soon.when() <= loop.time() + seconds:
+            return
+        if self._soon is not None:
+            self._soon.cancel()
+        self._soon = loop.call_later(seconds, self._send_due)
 
     def _send_due(self) -> None:
         """Form batches of what is due, and send them."""

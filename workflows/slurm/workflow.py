@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput
+from config.errors import BadInput, WrongDirectory
 from steps.directory import owner, processes
 from steps.directory.files import read_bytes, write_atomically
 from workflows.local.status import WorkflowStatus
@@ -125,12 +125,15 @@ class Workspace:
 
 @contextlib.contextmanager
 def locked(record: Record, name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[str]:
-    """Be the only engine of a workflow; yields the name of the lock. Raises `WrongDirectory` while
-    another one works, on whatever machine.
+    """Be the only engine of a workflow; yields the name of the lock. Raises `BadInput` while another one
+    works, on whatever machine.
     """
     lock = secrets.token_hex(16)
     me = owner.Owner(uid=lock, workflow=name, host=_host(), process=processes.identity())
-    owner.claim(record.engine_json, me, on_wait=on_wait)
+    try:
+        owner.claim(record.engine_json, me, on_wait=on_wait)
+    except WrongDirectory as error:
+        raise BadInput(f"another engine works on {name}: {error}; allowed: to follow it") from None
     try:
         yield lock
     finally:
