@@ -24,9 +24,9 @@ from workflows.local.executor import Executor
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
-from workflows.local.machine.processes import OnThisMachine
 from workflows.local.machine.slots import Capacity, Limit, detect
 from workflows.local.machine.supervision import Preloading
+from workflows.local.processes import OnThisMachine
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.references import check_references
