@@ -1,4 +1,4 @@
-"""What the engine asks of whatever runs its pods: processes of this machine (`local.processes`), or jobs
+"""What the engine asks of whatever runs its pods: processes of this machine (`processes`), or jobs
 of a batch system.
 
 The engine decides when a pod is due, whether it is repeated and what its end means for the workflow. An
