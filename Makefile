@@ -55,10 +55,10 @@ run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this mach
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
 test: $(WITH_TESTS) lint ## the quick tests, in WORKERS processes, and the static checks
-	$(BIN)/python -m pytest -m 'not slow and not cluster and not gpu' --numprocesses $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m 'not slow and not cluster and not slurm and not gpu' --numprocesses $(WORKERS) --dist worksteal
 
 test-long: $(WITH_TRACKERS) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
-	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not slurm and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
 test-machines: $(WITH_TESTS) ## the pipeline, and the quick tests that a machine can break, as on machines unlike this one (VARIANTS: only these words, also one condition alone; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)

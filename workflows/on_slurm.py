@@ -16,6 +16,7 @@ from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, shown
 from config.resolve import Resolved
 from config.slurm import Slurm
+from config.study.workflow_parameters import PART
 from steps.directory.experiment import read_experiment
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory
@@ -34,6 +35,8 @@ from workflows.slurm.executor import OnSlurm
 from workflows.slurm.records import Record
 from workflows.slurm.workflow import Begun, StatusFile, Workspace, locked
 
+CURRENT = "current"
+WHOLE = "1/1"
 FOLDER = "slurm"
 """In the results directory: what engines keep."""
 LOOK_S = 1.0
@@ -50,7 +53,7 @@ def run(submission: Submission, slurm: Slurm, *, is_named: bool) -> int:
     place = submission.place
     if place is None:
         raise ValueError("a submission for Slurm has a place")
-    workspace = Workspace(place.directory / FOLDER)
+    workspace = Workspace(place.directory / FOLDER, _pointer(submission))
     begun, record = workspace.begin(
         name=submission.name,
         manifest=submission.manifest,
@@ -129,7 +132,7 @@ def follow(directory: Path) -> int:
     """Show the progress of an experiment whose engine works elsewhere, until its end; the exit code is
     that of its end. Raises `BadInput`.
     """
-    found = Workspace(directory / FOLDER).find()
+    found = _newest(directory / FOLDER).find()
     if found is None:
         raise BadInput(
             f"--follow cannot be {shown(str(directory))}: no workflow on Slurm has been begun there; "
@@ -152,6 +155,18 @@ def follow(directory: Path) -> int:
             "again to go on"
         )
     return end(view.tasks, time.monotonic() - started_s, view.find, place.outdir)
+
+
+def _pointer(submission: Submission) -> str:
+    """The file that names a submission's workflow; each part of a study has one of its own."""
+    part = submission.values.get(PART, WHOLE)
+    return CURRENT if part == WHOLE else f"{CURRENT}-{part.replace('/', '-of-')}"
+
+
+def _newest(root: Path) -> Workspace:
+    """The workspace of the workflow that was begun or ended last."""
+    found = sorted(root.glob(f"{CURRENT}*"), key=lambda path: path.stat().st_mtime)
+    return Workspace(root, found[-1].name if found else CURRENT)
 
 
 def _until_the_end(record: Record, view: ProgressView) -> str:

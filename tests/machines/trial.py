@@ -48,7 +48,7 @@ locale, limit, clock or path reaches them, so `make test` runs them and a strang
 a file that is new runs on both."""
 NOT_TRIED = tuple(f"tests/unit/*/test_{name}.py" for name in COMPUTED)
 """For pytest, which takes them as relative to the folder in which it runs: the clone."""
-QUICK = "not slow and not cluster and not gpu"
+QUICK = "not slow and not cluster and not slurm and not gpu"
 ALL_QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *IN_PARALLEL, "-m", QUICK)
 QUICK_TESTS = (
     *ALL_QUICK_TESTS[:-2],

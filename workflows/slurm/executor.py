@@ -29,7 +29,7 @@ from workflows.slurm import scripts, states
 from workflows.slurm.commands import Controller, Listed, Listing
 from workflows.slurm.errors import SlurmError
 from workflows.slurm.records import Record, Said, Verdict, key_of
-from workflows.slurm.submissions import Due, Submissions
+from workflows.slurm.submissions import TOGETHER_S, Due, Submissions, patience_s
 
 LOOK_S = 0.25
 BEAT_S = owner.LEASE_S / owner.HEARTBEATS_PER_LEASE
@@ -239,7 +239,7 @@ class OnSlurm:
             scripts.options(order, self._slurm),
             lambda batch, index: self._record.write_order(batch, index, content),
             lambda: job.is_wanted,
-            is_patient=job.has_waited,
+            within_s=patience_s(self._slurm.max_jobs) if job.has_waited else TOGETHER_S,
         )
         job.noted_s = float("inf")
         job.id = ""

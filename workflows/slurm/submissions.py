@@ -18,19 +18,25 @@ from workflows.slurm.records import Batch, Record
 
 TOGETHER_S = 0.1
 """Pods that become due within this time may form an array."""
-PATIENT_S = 1.0
-"""The same for pods that had to wait for others to leave the queue: there is enough in it meanwhile."""
+MOST_PATIENCE_S = 5.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
 STOPPED = "the workflow stopped before the job was submitted"
 LOOKS = 2
 """A submission that is missing in so many listings, asked for after it was made, has not arrived."""
 
 
+def patience_s(max_jobs: int) -> float:
+    """How long a pod may wait for others that had to wait for a place among so many jobs: while most of
+    them are still in the queue, nothing is lost by larger arrays.
+    """
+    return TOGETHER_S + min(MOST_PATIENCE_S, max_jobs / 20)
+
+
 @dataclass
 class Due:
     """A pod's job that is to be submitted. kind: only pods of the same kind form an array.
 
-    order: writes what the job reads, for a batch and an index. is_patient: whether the queue is full.
+    order: writes what the job reads, for a batch and an index. within_s: how long it may wait for others.
     noted: is told the id, or why there is none.
     """
 
@@ -39,7 +45,7 @@ class Due:
     options: Sequence[str]
     order: Callable[[str, int], None]
     wanted: Callable[[], bool]
-    is_patient: bool = False
+    within_s: float = TOGETHER_S
     noted: asyncio.Future[str] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -81,7 +87,7 @@ class Submissions:
         batch = self.batches.get(due.key)
         if batch is None:
             self._due.append(due)
-            self._send_within(PATIENT_S if due.is_patient else TOGETHER_S)
+            self._send_within(due.within_s)
             return await asyncio.shield(due.noted)
         if not batch.job:
             await self._sent(batch, [due], is_unsure=True)

@@ -133,7 +133,7 @@ def told(layout: Layout, folder: Path, seen: Document, capsys: Capture) -> tuple
     """Exit code and lines of the end, on the machine where the study ran."""
     place = Place(storage=folder, outdir=OUTDIR, directory=Path("results/gae"))
     tasks = read_tasks(seen, "wf", layout, 0)
-    code = end(tasks, 5.0, lambda one: on_this_machine._seen(one or OUTDIR, place), OUTDIR)
+    code = end(tasks, 5.0, lambda one: on_this_machine.seen(one or OUTDIR, place), OUTDIR)
     return code, capsys.readouterr().out.splitlines()
 
 
