@@ -19,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Path(__file__).with_name("small.yaml")
+BEGAN = time.strftime("%Y-%m-%dT%H:%M:%S")
+"""The controller remembers jobs for an hour, also those of an earlier run of these tests."""
 FIELD = re.compile(r"(\S+?)=(\S*)")
 
 
@@ -98,11 +100,12 @@ def parameters(**given: object) -> list[str]:
 
 
 def jobs(name: str = "") -> list[Job]:
-    """The jobs that the controller remembers, of workflows whose names begin so."""
+    """The jobs that these tests have submitted, of workflows whose names begin so."""
     found = []
     for record in command("scontrol", "show", "job", "--oneliner").splitlines():
         fields = dict(FIELD.findall(record))
-        if fields.get("JobName", "").startswith(name) and "JobId" in fields:
+        is_ours = fields.get("JobName", "").startswith(name) and "JobId" in fields
+        if is_ours and fields["SubmitTime"] >= BEGAN:
             found.append(Job(fields["JobId"], fields))
     return found
 

@@ -154,7 +154,7 @@ def test_five_hundred_jobs(tmp_path: Path) -> None:
     words = ["many.yaml", "--slurm", "--storage", "storage", "--name", "t-many"]
     code, out = cluster.run(tmp_path, *words, module="workflows.local", timeout_s=850)
     assert code == 0, out[-2000:]
-    assert out.count(": Succeeded 0") + out.count(": Succeeded 1") >= 500
+    assert out.count(": Succeeded ") == 500
     assert len(cluster.submissions("t-many")) <= 100
     print(f"500 jobs in {time.monotonic() - began_s:.0f} s")
 
