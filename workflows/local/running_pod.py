@@ -24,6 +24,7 @@ from workflows.local.language.go_values import parameter_text
 from workflows.local.machine.mounts import Mounts, make
 from workflows.local.machine.pod_spec import (
     GPUS_VARIABLE,
+    PROGRESS_VARIABLE,
     PodSpec,
     build,
     command,
@@ -119,7 +120,7 @@ class Pod:
         variables = declared_variables(spec.container, fields)
         referred = from_here(spec.container, os.environ)
         engine = {name: text for name, text in state.environment.items() if name != GPUS_VARIABLE}
-        engine["ARGO_PROGRESS_FILE"] = str(place / PROGRESS)
+        engine[PROGRESS_VARIABLE] = str(place / PROGRESS)
         if state.logs is not None:
             node.log = str(state.logs / f"{UNSAFE.sub('_', node.pod)}.log")
         return Order(

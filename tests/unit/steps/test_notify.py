@@ -281,7 +281,7 @@ def test_the_exit_handler_fails_with_its_report_whether_somebody_is_told_or_not(
     (last,) = (one for one in spec["templates"] if one["name"] == kind)
     last["container"] |= {"command": ["python", "-c", f"raise SystemExit({code})"], "args": []}
     good = {"name": "good", "container": {"image": "x", "command": ["true"]}}
-    reached = {"finish", "notify", kind}
+    reached = {"finish", "notify", "track-rest", "track-rest-alone", kind}
     spec["templates"] = [good, *(one for one in spec["templates"] if one["name"] in reached)]
     spec["entrypoint"] = "good"
     for parameter in spec["arguments"]["parameters"]:

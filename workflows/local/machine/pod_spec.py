@@ -47,6 +47,8 @@ GPU = re.compile(r"/gpu([.-][\w.-]+)?$")
 """Resource names of GPUs, exclusive and shared."""
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 """An executor gives it to each pod; nothing is inherited."""
+PROGRESS_VARIABLE = "ARGO_PROGRESS_FILE"
+"""The file in which a pod may tell its progress; each pod has one of its own."""
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 
 

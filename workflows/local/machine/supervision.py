@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from workflows.local.errors import LostPod, PodError
+from workflows.local.machine.pod_spec import PROGRESS_VARIABLE
 
 PROGRAM = Path(__file__).with_name("supervisor.py")
 FOR_PYTHON = ("PATH", "PYTHONHOME", "LANG", "LC_", "LD_", "DYLD_")
@@ -248,14 +249,15 @@ def _server(
         return None
     if (arguments[0], arguments[1]) != (sys.executable, "-m"):
         return None
-    common = {name: value for name, value in environment.items() if name not in preloading.apart}
+    apart = [*preloading.apart, PROGRESS_VARIABLE]
+    common = {name: value for name, value in environment.items() if name not in apart}
     return {
         "program": _raw(FORK_SERVER),
         "arguments": [_raw(sys.executable)],
         "environment": {_raw(name): _raw(value) for name, value in common.items()},
         "folder": _raw(folder),
         "load": [[program, list(modules)] for program, modules in preloading.modules.items()],
-        "apart": list(preloading.apart),
+        "apart": apart,
     }
 
 
