@@ -110,6 +110,7 @@ def test_case_68_the_token_is_in_no_output(code: int, token: str, tmp_path: Path
         program = (
             "import sys; from workflows import submit; from workflows.cluster import server; server.PAUSE_S = 0.02;"
             "server.ArgoServer.create.__kwdefaults__['patience_s'] = 0.1;"
+            "server.ArgoServer.template.__kwdefaults__['patience_s'] = 0.1;"
             "sys.exit(submit.main(sys.argv[1:]))"
         )
         environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
