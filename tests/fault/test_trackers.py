@@ -216,7 +216,10 @@ WRONG = "0123456789" * 4
     ("tracker", "address", "key"),
     [
         pytest.param("mlflow", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", marks=needs_mlflow),
-        pytest.param("wandb", "WANDB_BASE_URL", "WANDB_API_KEY", marks=needs_wandb),
+        # On a slow machine W&B needs minutes to give up.
+        pytest.param(
+            "wandb", "WANDB_BASE_URL", "WANDB_API_KEY", marks=[needs_wandb, pytest.mark.soak]
+        ),
     ],
 )
 def test_a_wrong_key_is_one_line_and_no_failure(
