@@ -141,10 +141,6 @@ def cpu(
     further variables.
     """
     limit = STEP_RETRIES if deadline_s is None else RETRIES_WITH_DEADLINE
-    retries = _retries(limit=limit, first_wait="2s")
-    if deadline_s is not None:
-        retries.expression = RETRY_UNLESS_LATE
-        options["active_deadline_seconds"] = deadline_s
     return _pod(
         cluster,
         name,
@@ -153,8 +149,8 @@ def cpu(
         image=image or IMAGES["cpu"],
         environment={**NO_GPU, **(environment or {})},
         shared_memory=False,
-        retries=retries,
         inputs=inputs(*own, *([] if image else ["cpu_image"])),
+        **_until(deadline_s, limit),
         **options,
     )
 
@@ -244,11 +240,6 @@ def tracker(
     a secret, each as the variable of the same name; neither the secret nor any key of it need exist.
     """
     secret = cluster.tracking_secret
-    # Few: a pod that fails whatever happens must not hold the end of its run for long.
-    retries = _retries(limit=10, first_wait="2s")
-    if deadline_s is not None:
-        retries.expression = RETRY_UNLESS_LATE
-        options["active_deadline_seconds"] = deadline_s
     return _pod(
         cluster,
         name,
@@ -263,10 +254,20 @@ def tracker(
             for key in VARIABLES
         ],
         shared_memory=False,
-        retries=retries,
         inputs=inputs(*own, "cpu_image"),
+        # Few: a pod that fails whatever happens must not hold the end of its run for long.
+        **_until(deadline_s, 10),
         **options,
     )
+
+
+def _until(deadline_s: int | None, limit: int) -> dict[str, Any]:
+    """The retries of a pod, and how long it may be on a node; None: as long as it takes."""
+    retries = _retries(limit=limit, first_wait="2s")
+    if deadline_s is None:
+        return {"retries": retries}
+    retries.expression = RETRY_UNLESS_LATE
+    return {"retries": retries, "active_deadline_seconds": deadline_s}
 
 
 def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
