@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from config.ending import end
-from config.errors import BadInput, shown
+from config.errors import BadInput
 from config.numbers import counted
-from config.outdir import check_outdir
 from steps.browsing.overview import Overview
-from steps.browsing.places import kind_of
+from steps.browsing.places import folder_named, kind_of
 from steps.command.main import guarded
 from steps.directory.files import open_regular, unwritable, write_if_changed
 from steps.page.overview import GENERATOR, render
@@ -36,9 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def browse(parsed: argparse.Namespace) -> int:
     """Write the page, or serve it until Ctrl-C. Raises `BadInput`."""
-    root = check_outdir(parsed.root, None, name="root")
-    if not root.is_dir():
-        raise BadInput(f"root cannot be {shown(parsed.root)}; allowed: a folder that exists")
+    root = folder_named(parsed.root)
     if parsed.serve:
         return _serve(root, parsed)
     for name in ("port", "host"):

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.ending import end
-from config.errors import BadInput, ExperimentError, on_one_line, printable, shown
+from config.errors import BadInput, ExperimentError, on_one_line, printable
 from config.numbers import byte_size, counted
-from config.outdir import check_outdir
 from steps import report
 from steps.browsing.overview import Overview
-from steps.browsing.places import kind_of
+from steps.browsing.places import folder_named, kind_of
 from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
@@ -58,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prune(parsed: argparse.Namespace) -> int:
     """Say what would be deleted, or delete it. Raises `BadInput`."""
-    root = check_outdir(parsed.root, None, name="root")
-    if not root.is_dir():
-        raise BadInput(f"root cannot be {shown(parsed.root)}; allowed: a folder that exists")
+    root = folder_named(parsed.root)
     is_whole = parsed.what == "all"
     if is_whole and kind_of(root) is not None:
         raise BadInput(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from config.errors import BadInput, shown
+from config.outdir import check_outdir
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.search import SearchDirectory
 from steps.directory.study import StudyDirectory
@@ -27,6 +29,14 @@ class Place:
     path: Path
     part_of: Path | None = None
     damage: str = ""
+
+
+def folder_named(text: str) -> Path:
+    """The folder below which a command looks for experiments. Raises `BadInput`."""
+    root = check_outdir(text, None, name="root")
+    if not root.is_dir():
+        raise BadInput(f"root cannot be {shown(text)}; allowed: a folder that exists")
+    return root
 
 
 def kind_of(folder: Path) -> Kind | None:
