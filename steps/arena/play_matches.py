@@ -60,6 +60,7 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
         remove_temporaries(run.root, of=name)
     games = _continued(run, path.name)
     argo = ArgoProgress()
+    context.stop.describe = lambda: "preempted, the next attempt plays the matches that are missing"
     for number, (first, second) in enumerate(pairings, 1):
         match = [one for one in games if (one.player, one.opponent) == (first, second)]
         if not match:

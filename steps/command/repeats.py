@@ -3,7 +3,9 @@
 Kubernetes takes pods away as often as it likes, and Argo counts each time as a retry. So Argo's limits
 are large, and the step itself ends a row of failures that are its own, with exit code 3, which Argo
 never retries. The counts stand in the status file. Another workflow counts anew, and so does a repeat
-after exit code 3, which a person asked for. A preemption (SIGTERM, exit 75) never counts.
+after exit code 3, which a person asked for. A preemption (SIGTERM, exit 75) never counts. Where a batch
+system limits the time of a job, what did not end in two whole jobs and begins anew in each is not begun
+a third time.
 
 Members of a training are left out: `steps.training.training_attempt` knows whether they make
 progress.
@@ -11,16 +13,22 @@ progress.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from config.errors import NoProgress
 from config.pipeline import TRAIN
+from steps.command.stop import BEGINS_ANEW
 from steps.directory.status import Status
 
 MOST_FAILURES = 7
 """An error that has come this often in a row comes again."""
 MOST_KILLS = 30
 """A killed attempt does not say why: its node may have vanished, or its memory run out."""
+MOST_JOBS = 2
+"""What so many whole jobs were too short for, is too long for the next one."""
+EARLIER_JOBS = "EXPERIMENT_EARLIER_JOBS"
+"""The variable that says how many jobs of the same pod have ended at their time limit."""
 COUNTED_EXIT_CODE = 1
 """All other codes of failures are final already."""
 
@@ -28,19 +36,27 @@ COUNTED_EXIT_CODE = 1
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
     """The attempts before the present one. failures, kills: how many of them in a row failed, and were
-    killed before they could say why. at_most: whether these counts have a limit.
+    killed before they could say why. jobs: how many were ended by the time limit of their job and kept
+    nothing. at_most: whether these counts have a limit.
     """
 
     failures: int = 0
     kills: int = 0
+    jobs: int = 0
     at_most: bool = True
 
     def refuse_another(self) -> None:
-        """Raise `NoProgress` if the step was killed too often."""
+        """Raise `NoProgress` if the step was killed too often, or needs longer than a job may take."""
         if self.at_most and self.kills >= MOST_KILLS:
             raise NoProgress(
                 f"killed {self.kills} times in a row without a reason; "
                 "perhaps its memory limit is too small: not repeated"
+            )
+
+        if self.at_most and self.jobs >= MOST_JOBS:
+            raise NoProgress(
+                f"{self.jobs} jobs in a row ended at their time limit before this step was done, and it "
+                "begins anew in each: not repeated; allowed: a longer time limit"
             )
 
     def after_failure(self) -> Repeats:
@@ -63,7 +79,9 @@ def repeats_after(previous: Status | None, task: str, owner: str | None) -> Repe
     if previous.state == "running":
         return replace(fresh, failures=previous.failures, kills=previous.kills + 1)
     if previous.state == "preempted":
-        return replace(fresh, failures=previous.failures)
+        is_anew = (previous.reason or "").startswith(BEGINS_ANEW)
+        jobs = int(os.environ.get(EARLIER_JOBS, "0")) if is_anew else 0
+        return replace(fresh, failures=previous.failures, jobs=jobs)
     if previous.exit_code == COUNTED_EXIT_CODE:
         return replace(fresh, failures=previous.failures)
     return fresh

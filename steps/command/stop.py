@@ -17,6 +17,8 @@ from types import FrameType
 from config.errors import ExperimentError, Preempted
 
 GRACE_S = 5.0
+BEGINS_ANEW = "preempted, the next attempt starts this step again"
+"""The reason in the status of a step that keeps nothing for its next attempt."""
 
 
 class StopRequest:
@@ -28,9 +30,7 @@ class StopRequest:
         self.requested_at: float | None = None
         self.cause: ExperimentError | None = None
         self._is_seen = False
-        self.describe: Callable[[], str] = lambda: (
-            "preempted, the next attempt starts this step again"
-        )
+        self.describe: Callable[[], str] = lambda: BEGINS_ANEW
 
     def install(self) -> None:
         """Catch the signals from now on; call it before anything slow is imported.

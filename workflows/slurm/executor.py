@@ -232,7 +232,7 @@ class OnSlurm:
         order = job.order
         scratch = scripts.scratch(self._slurm, self._uid, order.pod)
         key = job.key
-        content = scripts.order_of(order, key, self._slurm, scratch, self._storage)
+        content = scripts.order_of(order, job.link, self._slurm, scratch, self._storage)
         due = Due(
             key,
             order.template,

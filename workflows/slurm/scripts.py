@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from config.slurm import Jobs, Slurm
+from steps.command.repeats import EARLIER_JOBS
 from workflows.local.executor import Order
 from workflows.local.machine.pod_spec import PYTHONS, is_inherited
 from workflows.local.machine.slots import Resources
 from workflows.slurm import job
+from workflows.slurm.records import key_of
 
 PROGRAM = Path(job.__file__)
 OF_THE_LOGIN_NODE = (
@@ -98,20 +100,22 @@ def scratch(slurm: Slurm, uid: str, pod: str) -> Path:
 
 
 def order_of(
-    order: Order, key: str, slurm: Slurm, scratch_folder: Path, storage: Path
+    order: Order, link: int, slurm: Slurm, scratch_folder: Path, storage: Path
 ) -> dict[str, Any]:
-    """What a job reads."""
+    """What a job reads. link: how many jobs of the pod have ended at their time limit."""
     pool = slurm.pool(pool_of(order))
     values = {
         name: value
         for name, value in order.environment.items()
         if name not in OF_THE_LOGIN_NODE or value != os.environ.get(name)
     }
+    if link:
+        values[EARLIER_JOBS] = str(link)
     own = [folder for folder in order.mounts.folders.values() if _is_below(folder, scratch_folder)]
     state = [folder for folder in order.mounts.folders.values() if folder not in own]
     bound = [storage, scratch_folder, order.folder, *state]
     return {
-        "key": key,
+        "key": key_of(order.pod, link),
         "arguments": [*pool.before, *_command(order.arguments, pool, bound, order.folder)],
         "environment": values,
         "inside": [name for name in values if not is_inherited(name)],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.errors import NoProgress
-from steps.command.repeats import MOST_FAILURES, MOST_KILLS, repeats_after
+from steps.command.repeats import EARLIER_JOBS, MOST_FAILURES, MOST_KILLS, repeats_after
+from steps.command.stop import BEGINS_ANEW
 from steps.directory import owner
 from steps.directory.status import State, Status, read_status, write_status
 from tests.unit.steps.command.test_command_main import run, status
@@ -85,3 +87,20 @@ def test_a_step_that_was_killed_too_often_ends(tmp_path: Path) -> None:
     found = read_status(tmp_path / "status" / "average.json")
     assert found is not None
     assert found.kills == 0
+
+
+def test_what_two_whole_jobs_were_too_short_for_is_not_begun_a_third_time(tmp_path: Path) -> None:
+    seeded(tmp_path, replace(earlier("preempted", 75), reason=BEGINS_ANEW))
+    code, _, err = run(tmp_path, "nothing", **OURS, **{EARLIER_JOBS: "2"})
+    assert (code, "2 jobs in a row ended at their time limit" in err) == (3, True)
+
+
+def test_a_step_that_goes_on_may_use_any_number_of_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(EARLIER_JOBS, "9")
+    goes_on = replace(earlier("preempted", 75), reason="preempted at step 7, continues from 7")
+    assert repeats_after(goes_on, "average", "uid").jobs == 0
+    anew = replace(goes_on, reason=f"{BEGINS_ANEW} (ended in the middle)")
+    assert repeats_after(anew, "average", "uid").jobs == 9
+    assert repeats_after(anew, "average", None).at_most is False

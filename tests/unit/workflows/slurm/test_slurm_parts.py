@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from config.slurm import read_slurm
+from steps.command.repeats import EARLIER_JOBS
 from workflows.local.executor import Order
 from workflows.local.machine.mounts import Mounts
 from workflows.local.machine.pod_spec import PodSpec
@@ -77,7 +78,7 @@ def test_the_command_line_of_apptainer(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = {"image": "/images/rl.sif", "apptainer_options": ["--no-home"], "before": ["numactl"]}
     slurm = read_slurm({"cpu": pool})
     scratch = Path("/scratch/rl-1")
-    made = scripts.order_of(order(), "w-a-1.0", slurm, scratch, Path("/shared/storage"))
+    made = scripts.order_of(order(), 0, slurm, scratch, Path("/shared/storage"))
     assert made["arguments"] == [
         "numactl", "apptainer", "exec", "--nv", "--cleanenv", "--bind=/shared/storage",
         "--bind=/scratch/rl-1", "--bind=/shared/code", "--pwd=/shared/code", "--no-home",
@@ -89,8 +90,17 @@ def test_the_command_line_of_apptainer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_an_image_the_command_is_as_it_is() -> None:
-    made = scripts.order_of(order(), "k", read_slurm(None), Path("/scratch/rl-1"), Path("/s"))
+    made = scripts.order_of(order(), 0, read_slurm(None), Path("/scratch/rl-1"), Path("/s"))
     assert made["arguments"][0] == sys.executable and not made["in_container"]
+
+
+def test_a_pod_is_told_how_many_of_its_jobs_the_limit_has_ended() -> None:
+    first, third = (
+        scripts.order_of(order(), link, read_slurm(None), Path("/scratch/rl-1"), Path("/s"))
+        for link in (0, 2)
+    )
+    assert EARLIER_JOBS not in first["environment"]
+    assert (third["key"], third["environment"][EARLIER_JOBS]) == (f"{order().pod}.2", "2")
 
 
 def said(code: int, *, terminated: bool = False, warned: bool = False, error: str = "") -> Said:
