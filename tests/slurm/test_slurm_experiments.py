@@ -4,11 +4,15 @@ topology, a study."""
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from config.study import read_study
+from steps.directory.search import SearchDirectory
+from steps.search.journal import Journal
 from tests.slurm import cluster
 from tests.slurm.cluster import SMALL, parameters
 from tests.study_runs import TINY
@@ -61,6 +65,20 @@ def test_impala_with_two_runs_of_three_actors(tmp_path: Path) -> None:
     assert len(actors) >= 6 and not any(job.has_gpu for job in actors)
 
 
+@pytest.mark.parametrize(
+    "algorithm, game", [("r2d2", "cartpole-no-velocity"), ("async-sac", "pendulum")]
+)
+def test_replayed_experience_of_two_actors(tmp_path: Path, algorithm: str, game: str) -> None:
+    given = parameters(game=game, runs=2, actors=2, epochs=3, evaluation_episodes=2, outdir="x")
+    succeeded(tmp_path, algorithm, *given, "--name", f"t-{algorithm}")
+    assert "<h2>Complete</h2>" in (tmp_path / "x/report.html").read_text()
+    jobs = cluster.jobs(f"t-{algorithm}-")
+    with_gpus = {job.name for job in jobs if job.has_gpu}
+    assert len(with_gpus) == 2 and all(
+        re.match(rf"t-{algorithm}-train-\d+\.", name) for name in with_gpus
+    ), "the learners"
+
+
 def test_alphazero(tmp_path: Path) -> None:
     given = parameters(
         game="connect-four", workers=2, simulations=16, cheap_simulations=4, evaluation_simulations=8,
@@ -76,6 +94,34 @@ def test_a_study(tmp_path: Path) -> None:
     succeeded(tmp_path, "study.yaml", "--name", "t-study")
     cells = sorted(path.name for path in (tmp_path / "results/tiny/experiments").iterdir())
     assert len(cells) == 4 and (tmp_path / "results/tiny/report.html").is_file()
+
+
+SEARCH = """\
+outdir: results/search
+runs: 1
+algorithms:
+  - {ppo: {epochs: 8, num_envs: 2, rollout_length: 32, minibatches: 2, update_epochs: 1}}
+games: [cartpole]
+parameters: {evaluation_episodes: 2, video_episodes: 0}
+search:
+  parameters: {learning_rate: {low: 1e-4, high: 1e-2, scale: log}}
+  trials: 4
+  parallel: 2
+  prune: {rungs: [0.5, 1.0], reduction: 2}
+  then: {best: 1, runs: 1, seed: 1000}
+"""
+
+
+def test_a_search(tmp_path: Path) -> None:
+    """The proposals are random, from what has ended: so the trials are counted, not compared."""
+    (tmp_path / "search.yaml").write_text(SEARCH)
+    succeeded(tmp_path, "search.yaml", "--name", "t-search", timeout_s=850)
+    directory = SearchDirectory(tmp_path / "results/search")
+    search = read_study(directory.study_yaml.read_text(), "study.yaml").search
+    assert search is not None
+    trials = Journal(directory, search, higher_is_better=True).trials()
+    assert len(trials) == 4 and all(one.has_ended for one in trials)
+    assert (directory.root / "report.html").is_file()
 
 
 def test_a_dry_run_says_when_jobs_could_start(tmp_path: Path) -> None:

@@ -147,27 +147,35 @@ def test_trainings_longer_than_the_time_limit(tmp_path: Path) -> None:
     assert max(map(int, links)) >= 1 and "attempt 2" not in out
 
 
-def test_five_hundred_jobs(tmp_path: Path) -> None:
-    """Few submissions, and less than two seconds a pod besides Slurm's own."""
-    (tmp_path / "many.yaml").write_text(MANY)
-    began_s = time.monotonic()
-    words = ["many.yaml", "--slurm", "--storage", "storage", "--name", "t-many"]
-    code, out = cluster.run(tmp_path, *words, module="workflows.local", timeout_s=850)
-    assert code == 0, out[-2000:]
-    assert out.count(": Succeeded ") == 500
-    assert len(cluster.submissions("t-many")) <= 100
-    print(f"500 jobs in {time.monotonic() - began_s:.0f} s")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the controller's settings are root's")
+def test_a_full_queue_and_a_controller_that_forgets(
+    tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    """It knows four jobs at most, ended ones included, which it forgets once in a minute; and there is no accounting."""
+    with cluster.controller_with(MaxJobCount=5, MinJobAge=2):
+        cluster.wait_for("an empty memory", lambda: not cluster.jobs(), timeout_s=120)
+        profile = tmp_path / "profile.yaml"
+        profile.write_text(SMALL.read_text() + "  answer: 5\n")
+        process = begin(tmp_path, "t-full", "--slurm", "--cluster", str(profile))
+        out = end(process, timeout_s=850)
+    assert "is not submitted yet: sbatch" in out, "the queue was never full"
+    assert compared(tmp_path / "x") == undisturbed
+    orders = [path.name for path in tmp_path.glob("x/slurm/t-full-*/ends/*.json")]
+    assert len(orders) == 14 and all(name.endswith(".0.json") for name in orders)
 
 
-MANY = """
-apiVersion: argoproj.io/v1alpha1
-kind: Workflow
-metadata: {generateName: many-}
-spec:
-  entrypoint: all
-  templates:
-    - name: all
-      dag: {tasks: [{name: one, template: one, withSequence: {count: "500"}}]}
-    - name: one
-      container: {image: none, command: ["true"], resources: {requests: {cpu: 100m, memory: 10Mi}}}
-"""
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start the nodes anew")
+def test_a_directory_that_the_nodes_see_ten_seconds_late(
+    tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    (tmp_path / "shared").mkdir()
+    began = tmp_path / "began"
+    with cluster.nodes_that_see_late(tmp_path / "shared", 10, began):
+        process = begin(tmp_path / "shared", "t-late")
+        cluster.wait_for("a job", lambda: cluster.running("t-late", "prepare"))
+        began.touch()
+        end(process)
+    assert compared(tmp_path / "shared/x") == undisturbed
+    made = cluster.jobs("t-late-")
+    assert len(made) == 14 and all(job.state == "COMPLETED" for job in made)
+    assert max(job.seconds for job in made if "-prepare-" in job.name) >= 10

@@ -26,9 +26,6 @@ MOST_IDS = 200
 """Ids in one command line."""
 JOB_ID = re.compile(r"(\d+)(;[\w.-]+)?")
 EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")
-UNREACHABLE = re.compile(
-    r"unable to contact|timed out|connection|zero bytes|try again", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ class Controller:
         try:
             await call(["scancel", "--quiet", *words], answer_s=self._answer_s)
         except SlurmError as error:
-            if UNREACHABLE.search(str(error)) or "has not answered" in str(error):
+            if error.is_unreachable or "has not answered" in str(error):
                 raise
 
     async def _ask(self, words: Sequence[str]) -> tuple[float, str]:

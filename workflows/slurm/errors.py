@@ -18,6 +18,9 @@ PERMANENT = re.compile(
 """Refusals that the same request meets again. Everything else may pass: a full queue, a controller that is
 away.
 """
+UNREACHABLE = re.compile(
+    r"unable to contact|timed out|connection|zero bytes|try again", re.IGNORECASE
+)
 
 
 class SlurmError(ExperimentError):
@@ -27,3 +30,8 @@ class SlurmError(ExperimentError):
     def is_permanent(self) -> bool:
         """Whether the same request would be refused again."""
         return bool(PERMANENT.search(str(self)))
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the controller could not be asked."""
+        return bool(UNREACHABLE.search(str(self)))

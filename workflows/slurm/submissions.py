@@ -2,7 +2,8 @@
 
 A submission is written down before it is made, with a name that no other has. If sbatch fails, does not
 answer, or the engine is killed before it has noted the id, the job may have arrived or not: it is looked
-up by its name before it is submitted again.
+up by its name before it is submitted again. An array that did not arrive is submitted again as two, for
+the queue may have no room for so many jobs, or the site may limit arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ TOGETHER_S = 0.1
 MOST_PATIENCE_S = 5.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
 STOPPED = "the workflow stopped before the job was submitted"
+MOST_REFUSALS = 6
+"""Before the workflow began, Slurm would have taken the job: a refusal may come from a controller that was just
+started and has not heard of its nodes yet. So many take a minute.
+"""
 LOOKS = 2
 """A submission that is missing in so many listings, asked for after it was made, has not arrived."""
 
@@ -30,6 +35,10 @@ def patience_s(max_jobs: int) -> float:
     them are still in the queue, nothing is lost by larger arrays.
     """
     return TOGETHER_S + min(MOST_PATIENCE_S, max_jobs / 20)
+
+
+class _NoRoom(Exception):
+    """An array has not arrived and is forgotten: its pods are due again, in smaller arrays."""
 
 
 @dataclass
@@ -70,7 +79,7 @@ class Submissions:
         self._record = record
         self._controller = controller
         self._suffix = suffix
-        self._array_size = array_size
+        self._array_size = self._largest = array_size
         self._script = script
         self._next_listing = next_listing
         self._notice = notice
@@ -89,8 +98,11 @@ class Submissions:
             self._due.append(due)
             self._send_within(due.within_s)
             return await asyncio.shield(due.noted)
-        if not batch.job:
-            await self._sent(batch, [due], is_unsure=True)
+        try:
+            if not batch.job:
+                await self._sent(batch, [due], is_unsure=True)
+        except _NoRoom:
+            return await self.id_of(due)
         return batch.id_of(due.key)
 
     def _send_within(self, seconds: float) -> None:
@@ -127,6 +139,10 @@ class Submissions:
             self._record.write_batch(batch)
             self.batches |= dict.fromkeys(batch.keys, batch)
             await self._sent(batch, group, is_unsure=False)
+        except _NoRoom:
+            self._due += group
+            self._send_within(0.0)
+            return ""
         except (PodError, OSError) as error:
             for one in group:
                 if not one.noted.done():
@@ -148,10 +164,16 @@ class Submissions:
 
     async def _send(self, batch: Batch, group: Sequence[Due], *, is_unsure: bool) -> str:
         wait_s = FIRST_WAIT_S
+        is_too_large = False
+        refusals = 0
         while True:
             if is_unsure and (found := await self._look_up(batch)):
                 batch.job = found
                 break
+            if is_too_large:
+                self._array_size = max(1, len(batch.keys) // 2)
+                self._forget(batch)
+                raise _NoRoom
             if not any(one.wanted() for one in group):
                 self._forget(batch)
                 raise PodError(STOPPED)
@@ -160,14 +182,19 @@ class Submissions:
                     batch.job = await self._controller.submit(self._options(batch), batch.script)
                 break
             except SlurmError as error:
-                if error.is_permanent:
+                refusals += error.is_permanent
+                if refusals >= MOST_REFUSALS:
                     self._forget(batch)
                     raise PodError(f"Slurm refuses the job: {error}") from None
                 self._notice(f"{batch.name} is not submitted yet: {error}")
                 is_unsure = True
+                is_too_large = len(batch.keys) > 1 and not (
+                    error.is_unreachable or error.is_permanent
+                )
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         self._record.write_batch(batch)
+        self._array_size = min(self._largest, max(self._array_size, 2 * len(batch.keys)))
         return batch.job
 
     def _options(self, batch: Batch) -> list[str]:

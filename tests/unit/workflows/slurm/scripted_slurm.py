@@ -6,6 +6,7 @@ folder of SCRIPTED_SLURM:
     late       seconds that sbatch takes to answer, after the job has arrived
     refusal    what sbatch says to every submission
     held       jobs wait as long as it is there
+    largest    number of jobs for which the queue has room at once
     down       squeue fails as long as it is there
     forgets    ended jobs are not listed
 """
@@ -138,6 +139,13 @@ def sbatch(arguments: list[str]) -> int:
         print("sbatch: error: Unable to contact slurm controller", file=sys.stderr)
         return 1
     given = dict(one.removeprefix("--").partition("=")[::2] for one in arguments)
+    count = int(given["array"].partition("-")[2]) + 1 if "array" in given else 0
+    largest = ROOT / "largest"
+    if largest.exists() and count > int(largest.read_text()):
+        print(
+            "sbatch: error: Job violates accounting/QOS policy (job submit limit)", file=sys.stderr
+        )
+        return 1
     base = 1
     while True:
         try:
@@ -146,7 +154,6 @@ def sbatch(arguments: list[str]) -> int:
         except FileExistsError:
             base += 1
     script = sys.stdin.read()
-    count = int(given["array"].partition("-")[2]) + 1 if "array" in given else 0
     for job in [f"{base}_{index}" for index in range(count)] or [str(base)]:
         job_state = {"name": given["job-name"], "state": "PENDING", "pid": 0, "code": 0}
         write(ROOT, job, {**job_state, "restarts": 0, "script": script, "options": arguments})

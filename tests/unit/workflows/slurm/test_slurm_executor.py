@@ -207,11 +207,33 @@ def test_a_submission_that_arrived_although_sbatch_did_not_answer(engine: Engine
     assert any("has not answered for 1 s" in notice for notice in engine.notices)
 
 
+def test_an_array_for_which_the_queue_has_no_room_becomes_smaller_ones(engine: Engine) -> None:
+    engine.slurm.set("largest", 2)
+    loop = task("many", "one", withSequence={"count": "8"})
+    assert engine.run(workflow([loop], pod("one"))).phase == "Succeeded"
+    jobs = list(engine.slurm.jobs())
+    assert len(jobs) == 8 and any("_" in job for job in jobs), (
+        "each pod once, some of them in arrays"
+    )
+    assert len(engine.slurm.calls("sbatch")) <= 3 + 4
+    assert any("job submit limit" in notice for notice in engine.notices)
+
+
 def test_a_refusal_is_an_error_of_the_pod(engine: Engine) -> None:
     engine.slurm.set("refusal", "invalid partition specified: fast")
     status = engine.run(ONE)
     assert status.phase == "Error"
     assert "invalid partition specified: fast" in status.by_name("w.a").message
+
+
+def test_a_refusal_by_a_controller_that_was_just_started_passes(engine: Engine) -> None:
+    engine.slurm.set("refusal", "Requested node configuration is not available")
+    waiting = soon(
+        lambda: engine.slurm.unset("refusal"), lambda: len(engine.slurm.calls("sbatch")) >= 2
+    )
+    assert engine.run(ONE).phase == "Succeeded"
+    waiting.join()
+    assert len(engine.slurm.jobs()) == 1
 
 
 def test_questions_are_asked_at_most_once_in_a_period(engine: Engine) -> None:
