@@ -117,6 +117,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.soak
 def test_a_learner_that_acts_outlives_an_actor_and_its_successor_acts_for_both(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -217,6 +218,7 @@ def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.soak
 def test_a_learner_without_experience_keeps_what_it_has_learnt(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -122,6 +122,7 @@ def test_killed_at_random_moments(start: Start, tmp_path: Path, oracle: Oracle) 
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_killed_at_forty_random_moments(start: Start, tmp_path: Path, oracle: Oracle) -> None:
     for trial in range(5):
         outdir = tmp_path / f"x{trial}"

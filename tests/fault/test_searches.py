@@ -103,6 +103,7 @@ def test_a_search_that_is_killed_ten_times(tmp_path: Path) -> None:
     assert repeated <= KILLS * 4 * INTERVAL  # two trials of two runs are under way
 
 
+@pytest.mark.soak
 def test_a_search_that_is_done_does_nothing_and_grows(tmp_path: Path) -> None:
     """More trials are proposed behind those that there are, and another search is refused."""
     small = FILE.replace("trials: 12", "trials: 3").replace("epochs: 30", "epochs: 10")
@@ -125,6 +126,7 @@ def test_a_search_that_is_done_does_nothing_and_grows(tmp_path: Path) -> None:
     assert "belongs to another search: search.prune.reduction: 3 in the directory" in refused.stdout
 
 
+@pytest.mark.soak
 def test_settings_that_fail_do_not_end_a_search(tmp_path: Path) -> None:
     """They are trials that failed, with the reason, and are not the winner."""
     failing = FILE.replace("epochs: 30", "epochs: 10, fails: 0.4")
@@ -140,6 +142,7 @@ def test_settings_that_fail_do_not_end_a_search(tmp_path: Path) -> None:
     assert "quality: 0.5" not in best
 
 
+@pytest.mark.soak
 def test_figures_and_films_where_they_are_asked_for(tmp_path: Path) -> None:
     drawn = FILE.replace("  trials: 12", "  plots: true\n  trials: 2")
     path = written(tmp_path, drawn.replace("epochs: 30", "epochs: 10"))
@@ -150,6 +153,7 @@ def test_figures_and_films_where_they_are_asked_for(tmp_path: Path) -> None:
     assert (experiment / "runs" / "0" / "plots" / "training.svg").is_file()
 
 
+@pytest.mark.soak
 def test_the_cost_of_a_trial(tmp_path: Path) -> None:
     """Processor time, because a busy machine takes longer, and as a multiple of what one process needs to import
     PyTorch, because machines differ: of a trial with its two trainings, and its share of the winner's.
@@ -193,7 +197,7 @@ parameters: {evaluation_episodes: 2, device: cpu}
 }
 
 
-@pytest.mark.parametrize("algorithm", EVERY_TOPOLOGY)
+@pytest.mark.parametrize("algorithm", ["impala", pytest.param("alphazero", marks=pytest.mark.soak)])
 def test_trainings_of_several_processes(tmp_path: Path, algorithm: str) -> None:
     """Actors and workers end where their training pauses, and join it again at the next rung."""
     prune = "  prune: {rungs: [0.5, 1.0], reduction: 2}\n" if algorithm == "impala" else ""

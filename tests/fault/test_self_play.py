@@ -228,6 +228,7 @@ def check_positions(run: RunDirectory, kept: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 def test_a_worker_without_a_trainer_ends_after_a_time_and_an_orphan_too(
     processes: Processes,
 ) -> None:

@@ -73,6 +73,7 @@ def step(*words: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.soak
 def test_it_loses_in_none_of_all_lines(tmp_path: Path) -> None:
     given = [f"-p={name}={value}" for name, value in {**GIVEN, "outdir": str(tmp_path)}.items()]
     assert step("steps.prepare", "--algorithm", "alphazero", *given).wait(NEEDED_S) == 0

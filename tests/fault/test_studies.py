@@ -248,6 +248,7 @@ def test_a_stop_in_the_middle_of_a_study(
     assert_continued(folder, uninterrupted)
 
 
+@pytest.mark.soak
 def test_a_deadline_in_the_middle_of_a_study(
     tmp_path: Path, uninterrupted: dict[str, dict[str, bytes]]
 ) -> None:
@@ -258,6 +259,7 @@ def test_a_deadline_in_the_middle_of_a_study(
     assert_continued(folder, uninterrupted)
 
 
+@pytest.mark.soak
 def test_a_smaller_study_submitted_beside_takes_nothing_from_the_one_that_runs(
     tmp_path: Path, uninterrupted: dict[str, dict[str, bytes]]
 ) -> None:
@@ -286,6 +288,7 @@ def another_workflow() -> Iterator[str]:
         process.communicate(b"\n")
 
 
+@pytest.mark.soak
 def test_an_experiment_of_a_running_workflow_is_named_and_not_touched(tmp_path: Path) -> None:
     folder = Folder(tmp_path, TINY.replace(f", {DQN}", "").replace("runs: 2", "runs: 1"))
     owned = folder.experiment("ppo-acrobot")
@@ -306,6 +309,7 @@ def test_an_experiment_of_a_running_workflow_is_named_and_not_touched(tmp_path: 
     assert len(learnt(owned)) == 3
 
 
+@pytest.mark.soak
 def test_experiments_start_from_a_directory_that_the_person_names(tmp_path: Path) -> None:
     """Relative to where the person is, as the same experiment alone, with the same bytes."""
     folder = Folder(tmp_path / "it's: #1", FURTHER)
@@ -335,6 +339,7 @@ def test_algorithms_of_every_topology_in_one_study(tmp_path: Path) -> None:
     assert "experiment impala-cartpole  run 0  train started" in said
 
 
+@pytest.mark.soak
 def test_runs_are_added_until_it_is_decided(tmp_path: Path) -> None:
     """Two labels with the same settings are never told apart: they get as many runs as there may be,
     and the first ones are those of the first round."""

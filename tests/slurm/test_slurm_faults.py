@@ -147,6 +147,19 @@ def test_trainings_longer_than_the_time_limit(tmp_path: Path) -> None:
     assert max(map(int, links)) >= 1 and "attempt 2" not in out
 
 
+def test_an_evaluation_longer_than_the_time_limit_ends(tmp_path: Path) -> None:
+    """It keeps nothing for its next job, so that it would go on for ever."""
+    profile = tmp_path / "profile.yaml"
+    settings = SMALL.read_text() + "  cpu: {time_limit: '1:00'}\n  warning: 20\n"
+    profile.write_text(settings)
+    given = parameters(game="acrobot", runs=1, epochs=2, evaluation_episodes=10_000, outdir="x")
+    words = ["ppo", *given, "--name", "t-too-long", "--slurm", "--cluster", str(profile)]
+    code, out = cluster.run(tmp_path, *words, timeout_s=850)
+    assert code != 0 and "2 jobs in a row ended at their time limit" in out, out[-3000:]
+    jobs = [name for name in cluster.submissions("t-too-long") if "-evaluate-" in name]
+    assert sorted(name.split(".")[1] for name in jobs) == ["0", "1", "2"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the controller's settings are root's")
 def test_a_full_queue_and_a_controller_that_forgets(
     tmp_path: Path, undisturbed: dict[str, bytes]

@@ -53,6 +53,7 @@ def test_every_algorithm_is_compared_with_the_processor() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_all_checks_pass_on_a_pretended_device() -> None:
     """Every algorithm's training on a device that refuses tensors of another one."""
     ended = subprocess.run(

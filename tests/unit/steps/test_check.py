@@ -352,6 +352,7 @@ def test_an_environment_that_breaks_a_promise(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_command_on_a_game(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

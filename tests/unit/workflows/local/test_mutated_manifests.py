@@ -59,7 +59,8 @@ def mutated(document: dict[str, Any], generator: random.Random) -> dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 300), pytest.param(300, 4000, marks=pytest.mark.slow)]
+    ("first", "count"),
+    [(0, 300), pytest.param(300, 4000, marks=[pytest.mark.slow, pytest.mark.soak])],
 )
 def test_a_mutated_manifest_is_refused_in_one_line_or_can_run(first: int, count: int) -> None:
     runnable = 0

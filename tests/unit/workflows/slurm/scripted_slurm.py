@@ -1,4 +1,4 @@
-"""A Slurm of one file, for failures and late answers: `sbatch`, `squeue`, `scancel` and `scontrol` as far as
+"""A Slurm of one file, for failures and late answers: `sbatch`, `squeue`, `scancel`, `scontrol` and `sacct` as far as
 the executor uses them, on PATH. Jobs are processes of this machine; what goes wrong is written into the
 folder of SCRIPTED_SLURM:
 
@@ -9,6 +9,7 @@ folder of SCRIPTED_SLURM:
     largest    number of jobs for which the queue has room at once
     down       squeue fails as long as it is there
     forgets    ended jobs are not listed
+    accounting sacct knows ended jobs
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct")
 ROOT = Path(os.environ.get("SCRIPTED_SLURM", "."))
 
 
@@ -200,6 +201,17 @@ def scontrol(arguments: list[str]) -> int:
     return 0
 
 
+def sacct(arguments: list[str]) -> int:
+    if not (ROOT / "accounting").exists():
+        print("Slurm accounting storage is disabled", file=sys.stderr)
+        return 1
+    job = next(one.partition("=")[2] for one in arguments if one.startswith("--jobs="))
+    known = read(ROOT, job)
+    by_whom = " by 0" if known["state"] == "CANCELLED" else ""
+    print(f"{known['state']}{by_whom}|{max(int(str(known['code'])), 0)}:0")
+    return 0
+
+
 def main(command: str, arguments: list[str]) -> int:
     with (ROOT / f"{command}.calls").open("a") as file:
         file.write(f"{time.monotonic()}\n")
@@ -208,7 +220,9 @@ def main(command: str, arguments: list[str]) -> int:
         return 0
     if command == "squeue":
         return squeue()
-    return {"sbatch": sbatch, "scancel": scancel, "scontrol": scontrol}[command](arguments)
+    return {"sbatch": sbatch, "scancel": scancel, "scontrol": scontrol, "sacct": sacct}[command](
+        arguments
+    )
 
 
 if __name__ == "__main__":

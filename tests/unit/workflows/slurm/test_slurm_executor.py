@@ -278,6 +278,27 @@ def test_a_job_that_nobody_remembers_is_judged_by_what_it_left(engine: Engine) -
     assert engine.run(ONE).phase == "Succeeded"
 
 
+@pytest.mark.parametrize(
+    "state, code, message",
+    [
+        ("OUT_OF_MEMORY", 137, "OOMKilled (exit code 137)"),
+        ("TIMEOUT", 75, "Slurm: TIMEOUT, without a save"),
+        ("CANCELLED", None, "Slurm: CANCELLED; the job left no end"),
+    ],
+)
+def test_accounting_says_how_a_job_ended_that_the_controller_has_forgotten(
+    engine: Engine, state: str, code: int | None, message: str
+) -> None:
+    slurm = engine.slurm
+    slurm.set("forgets")
+    slurm.set("accounting")
+    ended = soon(lambda: slurm.end("1", state), lambda: bool(running(slurm)))
+    status = engine.run(workflow([task("a", "a")], pod("a", "import time; time.sleep(60)")), late=1)
+    ended.join()
+    node = status.by_name("w.a")
+    assert node.exit_code == code and node.message.endswith(message)
+
+
 def test_a_lost_job_is_repeated_by_the_workflows_own_rule(engine: Engine) -> None:
     slurm = engine.slurm
     ended = soon(lambda: slurm.end("1", "NODE_FAIL"), lambda: bool(running(slurm)))
