@@ -37,6 +37,10 @@ whether a run is usable.
 """
 TRACK, TRACK_REST = "track", "track-rest"
 """The steps that send to trackers: beside each training, and after the report whatever is left."""
+EARLIER_JOBS = "EXPERIMENT_EARLIER_JOBS"
+"""The variable that says how many jobs of the same pod have ended at their time limit, where pods are jobs of a
+batch system.
+"""
 RUNS = "runs"
 """The name of the output of `prepare` that lists the runs. A step that needs it waits for all of
 them.

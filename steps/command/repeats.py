@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass, replace
 
 from config.errors import NoProgress
-from config.pipeline import TRAIN
+from config.pipeline import EARLIER_JOBS, TRAIN
 from steps.command.stop import BEGINS_ANEW
 from steps.directory.status import Status
 
@@ -27,8 +27,6 @@ MOST_KILLS = 30
 """A killed attempt does not say why: its node may have vanished, or its memory run out."""
 MOST_JOBS = 2
 """What so many whole jobs were too short for, is too long for the next one."""
-EARLIER_JOBS = "EXPERIMENT_EARLIER_JOBS"
-"""The variable that says how many jobs of the same pod have ended at their time limit."""
 COUNTED_EXIT_CODE = 1
 """All other codes of failures are final already."""
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from config.pipeline import EARLIER_JOBS
 from config.slurm import Jobs, Slurm
-from steps.command.repeats import EARLIER_JOBS
 from workflows.local.executor import Order
 from workflows.local.machine.pod_spec import PYTHONS, is_inherited
 from workflows.local.machine.slots import Resources

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import NoProgress
-from steps.command.repeats import EARLIER_JOBS, MOST_FAILURES, MOST_KILLS, repeats_after
+from config.pipeline import EARLIER_JOBS
+from steps.command.repeats import MOST_FAILURES, MOST_KILLS, repeats_after
 from steps.command.stop import BEGINS_ANEW
 from steps.directory import owner
 from steps.directory.status import State, Status, read_status, write_status

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from config.pipeline import EARLIER_JOBS
 from config.slurm import read_slurm
-from steps.command.repeats import EARLIER_JOBS
 from workflows.local.executor import Order
 from workflows.local.machine.mounts import Mounts
 from workflows.local.machine.pod_spec import PodSpec
