@@ -115,6 +115,7 @@ def test_only_the_table_is_wider_than_the_screen(page: Chromium, width: int) -> 
     page.send("Emulation.clearDeviceMetricsOverride")
 
 
+@pytest.mark.slow
 def test_behind_the_token_films_play_and_nothing_is_complained_about(
     lab: Path, page: Chromium
 ) -> None:

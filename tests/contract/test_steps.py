@@ -104,6 +104,7 @@ def experiment(tmp_path_factory):
     return outdir
 
 
+@pytest.mark.slow
 def test_what_takes_long_tells_argo_how_far_it_is(experiment):
     said = {path.name: path.read_text() for path in experiment.parent.iterdir() if path.is_file()}
     assert said == {"train": "3/3\n", "evaluate": "4/4\n", "evaluate-snapshots": "3/3\n"}

@@ -69,7 +69,15 @@ def train(start: Start, outdir: Path, fault: str = "") -> tuple[RunDirectory, st
     return ExperimentDirectory(outdir).run(0), step.text
 
 
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(
+    "training",
+    [
+        "dqn",
+        "ppo-rows",
+        pytest.param("ppo", marks=pytest.mark.slow),
+        pytest.param("sac", marks=pytest.mark.slow),
+    ],
+)
 def test_a_longer_training_ends_as_one_that_was_that_long(
     start: Start, tmp_path: Path, training: str
 ) -> None:

@@ -265,8 +265,8 @@ MANIFESTS = {
     [
         ("report", 0, True),
         ("report", 5, True),
-        ("report", 5, False),
-        ("report", 0, False),
+        pytest.param("report", 5, False, marks=pytest.mark.slow),
+        pytest.param("report", 0, False, marks=pytest.mark.slow),
         pytest.param("report-study", 5, True, marks=pytest.mark.slow),
         pytest.param("report-search", 5, True, marks=pytest.mark.slow),
     ],

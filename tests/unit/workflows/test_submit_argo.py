@@ -128,7 +128,14 @@ def test_images_that_nobody_has_pushed_are_warned_of(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ErrImagePull",
+        pytest.param("ImagePullBackOff", marks=pytest.mark.slow),
+        pytest.param("InvalidImageName", marks=pytest.mark.slow),
+    ],
+)
 def test_a_pull_that_cannot_succeed_ends_the_workflow(
     argo: LoopbackArgo,
     reason: str,

@@ -13,29 +13,33 @@ from workflows.local.errors import Refused
 from workflows.local.spec.go_yaml import GoLoader
 
 FOLDER = Path(__file__).parents[3] / "containers" / "kubernetes" / "templates"
-"""This project's own templates, where its checkout is at hand."""
+"""This project's own templates, each in a file of its name, where its checkout is at hand."""
 KIND = "WorkflowTemplate"
 
 
 def finder(paths: Iterable[Path]) -> Callable[[str], dict[str, Any]]:
     """A function that returns the workflow template of a name. paths: files, and folders of files,
-    beside this project's own. Its files are read when the first template is looked for. Raises
+    beside this project's own. They are read when the first template is looked for. Raises
     `Refused` for a name that none of them has, and `BadInput` for a file that cannot be read.
     """
-    known: dict[str, dict[str, Any]] = {}
-    searched = [FOLDER, *paths]
+    given: dict[str, dict[str, Any]] | None = None
+    ours = {path.stem: path for path in FOLDER.glob("rl-*.yaml")}
 
     def find(name: str) -> dict[str, Any]:
-        if not known:
-            known.update(_read(searched))
-        if name not in known:
+        nonlocal given
+        if given is None:
+            given = _read(paths)
+        if name not in given and name in ours:
+            given |= _read([ours[name]])
+        if name not in given:
+            known = sorted({*given, *ours})
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise Refused(
-                f"no workflow template {shown(name)}{hint} known: {', '.join(sorted(known)) or 'none'}; "
+                f"no workflow template {shown(name)}{hint} known: {', '.join(known) or 'none'}; "
                 "--templates names files of others"
             )
-        return known[name]
+        return given[name]
 
     return find
 
@@ -45,9 +49,9 @@ def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in paths:
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-        if not path.exists() and path != FOLDER:
+        if not path.exists():
             raise Refused(f"--templates cannot be {shown(str(path))}: no such file or folder")
-        for file in files if path.exists() else []:
+        for file in files:
             document = load_mapping(file, GoLoader)
             if document.get("kind") == KIND:
                 name = (document.get("metadata") or {}).get("name")
