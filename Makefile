@@ -54,6 +54,9 @@ $(WITH_DOCS): $(INSTALLED)
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
+# WORKERS processes share the processors: with threads of PyTorch's in each, they would take an eighth longer.
+test test-long: export OMP_NUM_THREADS := 1
+
 test: $(WITH_TESTS) lint ## the quick tests, in WORKERS processes, and the static checks
 	$(BIN)/python -m pytest -m 'not slow and not cluster and not slurm and not gpu' --numprocesses $(WORKERS) --dist worksteal
 

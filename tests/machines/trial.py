@@ -128,8 +128,11 @@ if os.environ.get("LD_PRELOAD") != {library!r}:
 def run(setup: Setup, name: str, *command: str) -> tuple[int, str]:
     """Exit code and output of a command under all conditions of the setup; `Broken` if it does not
     end, or if something outlives it."""
+    variables = {"TMPDIR": str(setup.folder / "tmp")}
+    if name == "tests":  # as `make test` does
+        variables["OMP_NUM_THREADS"] = "1"
     described = {
-        "command": command, "environment": setup.environment | {"TMPDIR": str(setup.folder / "tmp")},
+        "command": command, "environment": setup.environment | variables,
         "directory": str(setup.clone), "reachable": reachable(setup),
     } | {name: getattr(setup, name) for name in ("uid", "umask", "cores", "limits", "mounts", "terminal", "closed")}  # fmt: skip
     description = setup.folder / f"{name}.json"
