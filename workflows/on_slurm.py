@@ -31,6 +31,7 @@ from workflows.progress.view import ProgressView
 from workflows.request.preflight import Place
 from workflows.request.submission import Submission
 from workflows.slurm import check, engine_job
+from workflows.slurm.commands import BETWEEN_QUESTIONS_S
 from workflows.slurm.executor import OnSlurm
 from workflows.slurm.records import Record
 from workflows.slurm.workflow import Begun, StatusFile, Workspace, locked
@@ -53,7 +54,7 @@ def run(submission: Submission, slurm: Slurm, *, is_named: bool) -> int:
     place = submission.place
     if place is None:
         raise ValueError("a submission for Slurm has a place")
-    workspace = Workspace(place.directory / FOLDER, _pointer(submission))
+    workspace = _workspace(submission)
     begun, record = workspace.begin(
         name=submission.name,
         manifest=submission.manifest,
@@ -112,12 +113,20 @@ def in_a_job(submission: Submission, slurm: Slurm) -> int:
     return SUCCEEDED
 
 
-def checked(slurm: Slurm, cluster: Cluster, experiments: Sequence[Resolved]) -> list[str]:
+def checked(
+    slurm: Slurm,
+    cluster: Cluster,
+    experiments: Sequence[Resolved],
+    begun: Sequence[Submission],
+) -> list[str]:
     """What Slurm says of the jobs of some experiments. Raises `BadInput` for jobs that no node can run.
-    Nothing is submitted.
+    Nothing is submitted. begun: submissions of which the workflow may have begun already: then Slurm is not
+    asked again, because its own jobs may fill the queue.
     """
     check.require_slurm()
     check.check_files(slurm)
+    if any(_workspace(one).unfinished() is not None for one in begun):
+        return []
     for one in experiments:
         members = one.members
         if members is not None and (needed := members.learners + members.helpers) > slurm.max_jobs:
@@ -132,7 +141,12 @@ def follow(directory: Path) -> int:
     """Show the progress of an experiment whose engine works elsewhere, until its end; the exit code is
     that of its end. Raises `BadInput`.
     """
-    found = _newest(directory / FOLDER).find()
+    folder = directory / FOLDER
+    if _newest(folder).find() is None and engine_job.is_in_the_queue(folder):
+        print("waiting: the job of the engine is in Slurm's queue", flush=True)
+        while _newest(folder).find() is None and engine_job.is_in_the_queue(folder):
+            time.sleep(BETWEEN_QUESTIONS_S)
+    found = _newest(folder).find()
     if found is None:
         raise BadInput(
             f"--follow cannot be {shown(str(directory))}: no workflow on Slurm has been begun there; "
@@ -148,7 +162,7 @@ def follow(directory: Path) -> int:
     started_s = time.monotonic()
     view = _view(begun, place, Layout.of(manifest), resolved)
     with view:
-        phase = _until_the_end(record, view)
+        phase = _until_the_end(folder, record, view)
     if not phase:
         raise ExperimentError(
             f"the engine of {begun.name} has given no sign of life for {SILENT_S:g} s; submit the same "
@@ -157,10 +171,14 @@ def follow(directory: Path) -> int:
     return end(view.tasks, time.monotonic() - started_s, view.find, place.outdir)
 
 
-def _pointer(submission: Submission) -> str:
-    """The file that names a submission's workflow; each part of a study has one of its own."""
+def _workspace(submission: Submission) -> Workspace:
+    """Where a submission's workflow keeps its state; each part of a study has one of its own."""
+    place = submission.place
+    if place is None:
+        raise ValueError("a submission for Slurm has a place")
     part = submission.values.get(PART, WHOLE)
-    return CURRENT if part == WHOLE else f"{CURRENT}-{part.replace('/', '-of-')}"
+    pointer = CURRENT if part == WHOLE else f"{CURRENT}-{part.replace('/', '-of-')}"
+    return Workspace(place.directory / FOLDER, pointer)
 
 
 def _newest(root: Path) -> Workspace:
@@ -169,7 +187,7 @@ def _newest(root: Path) -> Workspace:
     return Workspace(root, found[-1].name if found else CURRENT)
 
 
-def _until_the_end(record: Record, view: ProgressView) -> str:
+def _until_the_end(folder: Path, record: Record, view: ProgressView) -> str:
     """Show the status until it is final, and return its phase; empty if the engine is gone."""
     heard: Any = None
     heard_s = time.monotonic()
@@ -184,7 +202,9 @@ def _until_the_end(record: Record, view: ProgressView) -> str:
         if (sign := sign_of_life(record.engine_json)) != heard:
             heard, heard_s = sign, time.monotonic()
         if time.monotonic() - heard_s > SILENT_S:
-            return ""
+            if not engine_job.is_in_the_queue(folder):
+                return ""
+            heard_s = time.monotonic()
         time.sleep(LOOK_S)
 
 

@@ -162,7 +162,7 @@ def _on_slurm(
 ) -> int:
     """Show or run what was checked, on Slurm. trained: the experiments in it."""
     slurm = load_slurm(request.cluster)
-    asked = on_slurm.checked(slurm, cluster, trained)
+    asked = on_slurm.checked(slurm, cluster, trained, [] if request.dry_run else submissions)
     if request.dry_run:
         print("\n".join([plan, "", *asked]))
         return SUCCEEDED

@@ -45,10 +45,11 @@ def run(
     check.require_slurm()
     check.check_files(slurm)
     manifest = prepare(document, parameters=parameters, name=options.name)
-    check.check(slurm, check.of_manifest(manifest.templates))
     is_named = bool(options.name or (document.get("metadata") or {}).get("name"))
     pointer = f"{manifest.name if is_named else 'unnamed'}.current"
     workspace = Workspace(options.storage.absolute() / FOLDER, pointer)
+    if workspace.unfinished() is None:
+        check.check(slurm, check.of_manifest(manifest.templates))
     begun, record = workspace.begin(
         name=manifest.name,
         manifest=document,

@@ -83,8 +83,10 @@ async def _one(slurm: Slurm, request: Request) -> str:
     try:
         said = await call(words, answer_s=slurm.answer, merged=True)
     except SlurmError as error:
-        if not error.is_permanent:
+        if error.is_unreachable or "has not answered" in str(error):
             raise ExperimentError(f"Slurm cannot be asked: {error}") from None
+        if not error.is_permanent:  # a queue that is full now, say
+            return f"{request.pool}: not at the moment: {error} ({' '.join(options)})"
         raise BadInput(
             f"pool {request.pool!r}: {str(error).removeprefix('sbatch: ')} ({' '.join(options)})"
         ) from None

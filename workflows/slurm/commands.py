@@ -18,7 +18,7 @@ from config.errors import on_one_line
 from workflows.slurm.errors import SlurmError
 
 BETWEEN_QUESTIONS_S = 2.0
-KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 OF_A_JOB = ("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SLURMD_")
 """Variables of a job, or of a person, that would change what a command does."""
 FORMAT = "%i|%T|%r|%j"

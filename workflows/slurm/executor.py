@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from config.errors import WrongDirectory
+from config.errors import ExperimentError, WrongDirectory
 from config.slurm import Slurm
 from steps.directory import owner
 from workflows.local.errors import LostPod, PodError
@@ -38,6 +38,7 @@ SURE_AFTER = 2
 NEVER_RAN_S = 5.0
 """How long the end of a job is awaited that probably never ran."""
 CLOSING_S = 90.0
+LAUNCH_FAILED = "LAUNCH_FAILED"
 
 
 @dataclass(eq=False)
@@ -53,6 +54,7 @@ class Job:
     noted_s: float = float("inf")
     began: datetime.datetime | None = None
     is_wanted: bool = True
+    is_killed: bool = False
     unseen: int = 0
     ended_seen: int = 0
     is_judged: bool = False
@@ -120,7 +122,7 @@ class OnSlurm:
         self._storage = storage
         self._lock = lock
         self._notice = notice
-        self._said = ""
+        self._said: dict[str, str] = {}
         self._jobs: dict[str, Job] = {}
         self._instructions: dict[Job, signal.Signals] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -139,8 +141,9 @@ class OnSlurm:
             next_listing=self._next_listing,
             notice=self._notice,
         )
+        self._record.closed.unlink(missing_ok=True)
         for loop in (self._watch_files, self._watch_queue, self._instruct, self._beat):
-            self._spawn(loop())
+            self._spawn(self._kept(loop))
 
     async def close(self) -> None:
         """Cancel the jobs that are left, which are none unless the workflow was ended by force or by a
@@ -150,7 +153,12 @@ class OnSlurm:
         for job in left:
             job.signal(signal.SIGKILL)
         if left:
-            await asyncio.wait([job.ended for job in left], timeout=CLOSING_S)
+            _, unended = await asyncio.wait([job.ended for job in left], timeout=CLOSING_S)
+            if unended:
+                self._record.closed.touch()
+                self._notice(
+                    f"{len(unended)} jobs may still be in Slurm's queue; none of them begins its work"
+                )
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -191,7 +199,7 @@ class OnSlurm:
                 job.ended.add_done_callback(lambda _: self._leave(job))
                 self._jobs[order.pod] = job
                 order.tell("")
-                self._spawn(self._submit(job))
+                self._spawn(self._of(job, self._submit(job)))
                 await asyncio.shield(job.running)
         except asyncio.CancelledError:
             if job.holds_place:
@@ -248,7 +256,7 @@ class OnSlurm:
         try:
             job.id = await self._submissions.id_of(due)
             job.noted_s = time.monotonic()
-        except (PodError, OSError) as error:
+        except (PodError, OSError, ExperimentError) as error:
             job.ends(error if isinstance(error, PodError) else PodError(str(error)))
 
     def _leave(self, job: Job) -> None:
@@ -285,9 +293,9 @@ class OnSlurm:
                 listing = await self._controller.listing()
             except SlurmError as error:
                 self._listings = waiting + self._listings
-                self._say(f"the queue cannot be read: {error}; running jobs go on")
+                self._say("queue", f"the queue cannot be read: {error}; running jobs go on")
                 continue
-            self._say("")
+            self._say("queue", "")
             for future in waiting:
                 if not future.done():
                     future.set_result(listing)
@@ -295,14 +303,16 @@ class OnSlurm:
                 if job.id and not job.is_judged and job.noted_s < listing.begun_s:
                     self._seen(job, listing.jobs.get(job.id))
 
-    def _say(self, text: str) -> None:
-        if text and text != self._said:
+    def _say(self, topic: str, text: str) -> None:
+        """Tell the person something, once as long as it stays so."""
+        if text and text != self._said.get(topic):
             self._notice(text)
-        self._said = text
+        self._said[topic] = text
 
     def _seen(self, job: Job, listed: Listed | None) -> None:
         """Take what a listing says of a job."""
-        if listed is not None and listed.state not in states.ENDED:
+        is_held = listed is not None and bool(states.HELD.search(listed.reason))
+        if listed is not None and listed.state not in states.ENDED and not is_held:
             job.unseen = job.ended_seen = 0
             if listed.state in states.RUNNING:
                 job.runs()
@@ -319,11 +329,19 @@ class OnSlurm:
         if max(job.unseen, job.ended_seen) >= SURE_AFTER:
             job.is_judged = True
             state = None if listed is None else listed.state.partition(" ")[0]
-            self._spawn(self._decide(job, state))
+            self._spawn(self._of(job, self._decide(job, LAUNCH_FAILED if is_held else state)))
 
     async def _decide(self, job: Job, state: str | None) -> None:
         """Judge a job that Slurm calls ended, or does not know any more. What it left may be late."""
         exit_code = None
+        claim = self._record.claim(job.key)
+        if claim is not None and claim[0] != job.id:  # a submission that arrived late runs the pod
+            job.id = claim[0]
+            job.unseen = job.ended_seen = 0
+            job.is_judged = False
+            return
+        if state == LAUNCH_FAILED:
+            await self._controller.cancel([job.id])
         said = self._record.said(job.key)
         patience_s: float = self._slurm.late
         if said is None and state == "FAILED":
@@ -333,6 +351,8 @@ class OnSlurm:
             state, exit_code = (None, None) if known is None else known
         has_run = self._record.claim(job.key) is not None
         if not has_run and (state in states.NEVER_RAN or exit_code not in (None, (0, 0))):
+            patience_s = min(patience_s, NEVER_RAN_S)
+        if job.is_killed:  # it leaves no end
             patience_s = min(patience_s, NEVER_RAN_S)
         if not job.is_wanted and not has_run:
             patience_s = 0.0
@@ -353,11 +373,17 @@ class OnSlurm:
         verdict = states.judge(state, said, exit_code)
         if verdict.kind == "next" and not job.is_wanted:
             verdict = Verdict("ended", verdict.code, at=verdict.at)
-        self._record.write_verdict(job.key, verdict)
+        try:
+            self._record.write_verdict(job.key, verdict)
+        except (OSError, ExperimentError) as error:
+            self._say("verdict", f"the end of {job.key} cannot be noted yet: {error}")
+            job.is_judged = False
+            return
+        self._say("verdict", "")
         self._began(job)
         if verdict.kind == "next":
             job.link += 1
-            self._spawn(self._submit(job))
+            self._spawn(self._of(job, self._submit(job)))
         else:
             self._end(job, verdict)
 
@@ -377,10 +403,12 @@ class OnSlurm:
                 await self._controller.terminate(asked)
                 await self._controller.kill(killed)
             except SlurmError as error:
-                self._say(f"jobs cannot be signalled yet: {error}")
+                self._say("signals", f"jobs cannot be signalled yet: {error}")
                 await asyncio.sleep(1.0)
             else:
+                self._say("signals", "")
                 for job, number in due.items():
+                    job.is_killed = job.is_killed or number is signal.SIGKILL
                     if self._instructions.get(job) is number:
                         del self._instructions[job]
             await asyncio.sleep(LOOK_S)
@@ -400,11 +428,28 @@ class OnSlurm:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._after)
+        task.add_done_callback(self._tasks.discard)
 
-    def _after(self, task: asyncio.Task[None]) -> None:
+    async def _kept(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A loop that fails for a reason that nobody expected must not let the workflow wait for ever."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            for job in list(self._jobs.values()):
-                job.ends(LostPod(f"defect of the executor: {type(error).__name__}: {error}"))
+        while True:
+            try:
+                await loop()
+            except Exception as error:
+                for job in list(self._jobs.values()):
+                    await self._lose(job, error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _of(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+        """The same for what concerns one job."""
+        try:
+            await work
+        except Exception as error:
+            await self._lose(job, error)
+
+    async def _lose(self, job: Job, error: Exception) -> None:
+        """Give a job up. It must not run beside the pod's next attempt."""
+        if job.id:
+            with contextlib.suppress(SlurmError):
+                await self._controller.kill([job.id])
+        job.ends(LostPod(f"defect of the executor: {type(error).__name__}: {error}"))

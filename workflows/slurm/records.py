@@ -7,6 +7,7 @@
     orders/<batch>/  one file for each pod of a submission, which its job reads
     claims/          of each pod the id of the job that runs it, written by that job
     ends/            of each pod how it ended, written by its job
+    closed           the workflow has ended: jobs that are still in the queue begin nothing
     verdicts/        of each pod what the engine has made of its end
     pods/ logs/      outputs of the pods, and what they printed
 
@@ -104,6 +105,11 @@ class Record:
     def status_json(self) -> Path:
         """The live status."""
         return self.root / "status.json"
+
+    @property
+    def closed(self) -> Path:
+        """Is there if the workflow ended while some of its jobs could not be cancelled."""
+        return self.root / "closed"
 
     @property
     def logs(self) -> Path:

@@ -5,16 +5,22 @@ Source: the manual page of squeue (Slurm 22.05), "JOB STATE CODES"; docs/argo.md
 
 from __future__ import annotations
 
+import re
+
 from workflows.local.running_pod import DEADLINE_MESSAGE
 from workflows.slurm.records import Said, Verdict
 
 RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING")
 ENDED = (
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT", "REVOKED",
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
     "LAUNCH_FAILED", "RECONFIG_FAIL",
 )  # fmt: skip
-"""Every other state is one of waiting, also of a job that Slurm begins again."""
-NEVER_RAN = ("CANCELLED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED")
+"""Every other state is one of waiting, also of a job that Slurm begins again, or that another cluster of a
+federation has begun (REVOKED).
+"""
+HELD = re.compile(r"requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
+"""Reasons to wait of a job that could not be launched and that Slurm will not begin again by itself."""
+NEVER_RAN = ("CANCELLED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE")
 """Ends of jobs that may not even have started, and then leave nothing."""
 PREEMPTED = 75
 OUT_OF_MEMORY = 137

@@ -9,9 +9,11 @@ the queue may have no room for so many jobs, or the site may limit arrays.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from config.errors import ExperimentError
 from workflows.local.errors import PodError
 from workflows.slurm.commands import Controller, Listing, base_of
 from workflows.slurm.errors import SlurmError
@@ -131,7 +133,9 @@ class Submissions:
                 self._sending[part[0].key] = task
 
     async def _submit(self, group: Sequence[Due]) -> str:
-        name = f"{group[0].key}.{self._suffix}"
+        # The size tells a smaller array from a larger one that was given up and arrives after all.
+        size = f".x{len(group)}" if len(group) > 1 else ""
+        name = f"{group[0].key}{size}.{self._suffix}"
         batch = Batch(name, [one.key for one in group], group[0].options, self._script(name))
         try:
             for index, one in enumerate(group):
@@ -143,10 +147,10 @@ class Submissions:
             self._due += group
             self._send_within(0.0)
             return ""
-        except (PodError, OSError) as error:
+        except (PodError, OSError, ExperimentError) as error:
             for one in group:
                 if not one.noted.done():
-                    one.noted.set_exception(error)
+                    one.noted.set_exception(PodError(str(error)))
                     one.noted.exception()
             return ""
         for one in group:
@@ -193,7 +197,9 @@ class Submissions:
                 )
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        self._record.write_batch(batch)
+        # Without the note another engine looks the job up by its name.
+        with contextlib.suppress(OSError, ExperimentError):
+            self._record.write_batch(batch)
         self._array_size = min(self._largest, max(self._array_size, 2 * len(batch.keys)))
         return batch.job
 
@@ -216,11 +222,13 @@ class Submissions:
             claimed = self._claimed(batch)
             if claimed or found:
                 chosen = claimed or found[0]
-                if others := [one for one in found if one != chosen]:
-                    await self._controller.cancel(others)
+                if others := [one for one in found if one != base_of(chosen)]:
+                    with contextlib.suppress(SlurmError):
+                        await self._controller.cancel(others)
                 return chosen
         return ""
 
     def _claimed(self, batch: Batch) -> str:
         claims = filter(None, (self._record.claim(key) for key in batch.keys))
-        return next((base_of(job) for job, _ in claims), "")
+        is_array = len(batch.keys) > 1
+        return next((base_of(job) if is_array else job for job, _ in claims), "")
