@@ -4,6 +4,7 @@ folder of SCRIPTED_SLURM:
 
     failures   a number: so many calls of sbatch still fail; with `after` they fail after the job has arrived
     late       seconds that sbatch takes to answer, after the job has arrived
+    not-tested `sbatch --test-only` refuses everything
     refusal    what sbatch says to every submission
     held       jobs wait as long as it is there
     largest    number of jobs for which the queue has room at once
@@ -98,7 +99,7 @@ def launch(root: Path, job: str) -> None:
 
 def run(job: str) -> None:
     """Wait while jobs are held, run the script, note its end."""
-    while (ROOT / "held").exists():
+    while (ROOT / "held").exists() or "reason" in read(ROOT, job):
         time.sleep(0.02)
         if read(ROOT, job)["state"] != "PENDING":
             return
@@ -128,6 +129,9 @@ def sbatch(arguments: list[str]) -> int:
         print(f"sbatch: error: {refusal.read_text()}", file=sys.stderr)
         return 1
     if "--test-only" in arguments:
+        if (ROOT / "not-tested").exists():
+            print("sbatch: error: allocation failure: invalid partition", file=sys.stderr)
+            return 1
         said = "Job 1 to start at 2026-01-01T00:00:00 using 1 processors on nodes n in partition p"
         print(f"sbatch: {said}", file=sys.stderr)
         return 0
@@ -168,15 +172,19 @@ def sbatch(arguments: list[str]) -> int:
     return 0
 
 
-def squeue() -> int:
+def squeue(arguments: list[str]) -> int:
     if (ROOT / "down").exists():
         print("slurm_load_jobs error: Unable to contact slurm controller", file=sys.stderr)
         return 1
+    of_one = next((one.partition("=")[2] for one in arguments if one.startswith("--jobs=")), "")
+    if of_one:
+        print(read(ROOT, of_one)["state"])
+        return 0
     for path in (ROOT / "jobs").glob("*.json"):
         known = json.loads(path.read_text())
         is_over = known["state"] not in ("PENDING", "RUNNING")
         if not (is_over and (ROOT / "forgets").exists()):
-            print(f"{path.stem}|{known['state']}|None|{known['name']}")
+            print(f"{path.stem}|{known['state']}|{known.get('reason')}|{known['name']}")
     return 0
 
 
@@ -219,7 +227,7 @@ def main(command: str, arguments: list[str]) -> int:
         run(arguments[0])
         return 0
     if command == "squeue":
-        return squeue()
+        return squeue(arguments)
     return {"sbatch": sbatch, "scancel": scancel, "scontrol": scontrol, "sacct": sacct}[command](
         arguments
     )

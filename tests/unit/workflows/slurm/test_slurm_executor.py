@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
+from config.errors import ExperimentError
 from config.slurm import read_slurm
 from tests.unit.workflows.local.local_workflows import output, pod, task, with_inputs, workflow
-from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm
+from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm, read, write
 from workflows.local.engine import run
 from workflows.local.status import WorkflowStatus
 from workflows.slurm import commands, executor, submissions
 from workflows.slurm.executor import OnSlurm
-from workflows.slurm.records import Record
+from workflows.slurm.records import Batch, Record
 from workflows.slurm.workflow import Begun, Workspace, locked
 
 ONE = workflow([task("a", "a")], pod("a", "print('hello')"))
@@ -384,7 +385,7 @@ def test_the_end_of_a_job_may_be_seen_late(engine: Engine, monkeypatch: pytest.M
 ALONE = """
 import json, pathlib, sys
 from tests.unit.workflows.slurm.test_slurm_executor import Engine
-from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm
+from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm, read, write
 from workflows.slurm import commands, executor, submissions
 commands.BETWEEN_QUESTIONS_S, submissions.FIRST_WAIT_S, executor.LOOK_S = 0.15, 0.05, 0.03
 slurm = ScriptedSlurm.__new__(ScriptedSlurm)
@@ -429,3 +430,123 @@ def test_an_engine_killed_at_any_moment_submits_nothing_twice(engine: Engine) ->
     assert sorted(done.read_text().split()) == ["first", "then-0", "then-1"]
     submissions_made = {job.partition("_")[0] for job in engine.slurm.jobs()}
     assert len(submissions_made) == len({*names(engine.slurm)}) == 3
+
+
+def failing(times: int, error: Exception, real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that raises so many times and then does what it did before."""
+    left = [error] * times
+
+    def tried(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*arguments)
+
+    return tried
+
+
+def test_an_end_that_cannot_be_noted_is_noted_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(Record, "write_verdict", failing(3, full, Record.write_verdict))
+    assert engine.run(ONE).phase == "Succeeded" and len(engine.slurm.jobs()) == 1
+    assert sum("cannot be noted yet" in notice for notice in engine.notices) == 1
+
+
+def test_a_job_whose_id_cannot_be_noted_is_no_failure(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Record.write_batch
+
+    def with_id_fails(record: Record, batch: Batch) -> None:
+        if batch.job:
+            raise ExperimentError("no space for a batch")
+        write(record, batch)
+
+    monkeypatch.setattr(Record, "write_batch", with_id_fails)
+    assert engine.run(ONE).phase == "Succeeded" and len(engine.slurm.jobs()) == 1
+
+
+def test_an_order_that_cannot_be_written_is_an_error_of_the_pod(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = ExperimentError("no space for orders")
+    monkeypatch.setattr(Record, "write_order", failing(1, full, Record.write_order))
+    status = engine.run(ONE)
+    assert status.phase == "Error" and "no space for orders" in status.by_name("w.a").message
+    assert engine.slurm.jobs() == {}
+
+
+def test_a_defect_of_the_engine_leaves_no_job_beside_the_next_attempt(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = engine.slurm
+    names_in = Record.names_in
+    failed: list[str] = []
+
+    def fails_once(record: Record, folder: str) -> set[str]:
+        if not failed and running(slurm):
+            failed.append(folder)
+            raise RuntimeError("nobody expected this")
+        return names_in(record, folder)
+
+    monkeypatch.setattr(Record, "names_in", fails_once)
+    program = "import sys, time; time.sleep(60 if sys.argv[1] == '0' else 0)"
+    status = engine.run(workflow([task("a", "a")], pod("a", program, "{{retries}}", **RETRIED)))
+    assert status.phase == "Succeeded" and len(slurm.jobs()) == 2
+    assert slurm.jobs()["1"]["state"] != "RUNNING", "it was killed"
+
+
+def test_a_pod_that_is_killed_at_its_deadline_is_not_waited_for(engine: Engine) -> None:
+    """It leaves no end, and a shared directory that may be late for a minute is no reason to wait."""
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    limited = pod("a", ignores, activeDeadlineSeconds=2)
+    limited["podSpecPatch"] = '{"terminationGracePeriodSeconds": 1}'
+    began_s = time.monotonic()
+    status = engine.run(workflow([task("a", "a")], limited), late=40)
+    assert "Pod was active on the node longer" in status.by_name("w.a").message
+    assert time.monotonic() - began_s < 35
+
+
+def test_a_job_that_slurm_holds_after_a_failed_launch_is_lost(engine: Engine) -> None:
+    slurm = engine.slurm
+    slurm.set("held")
+
+    def hold() -> None:
+        write(slurm.root, "1", read(slurm.root, "1") | {"reason": "launch failed requeued held"})
+        slurm.unset("held")
+
+    def is_there() -> bool:
+        return "1" in slurm.jobs()
+
+    once = pod("a", "pass", **RETRIED)
+    held = soon(hold, is_there)
+    status = engine.run(workflow([task("a", "a")], once), late=1)
+    held.join()
+    assert status.phase == "Succeeded" and len(slurm.jobs()) == 2
+    assert slurm.jobs()["1"]["state"] == "CANCELLED"
+
+
+def test_a_submission_that_arrives_after_it_was_given_up_is_followed(engine: Engine) -> None:
+    """Another job has claimed the pod; that of the engine ends without doing anything."""
+    slurm = engine.slurm
+    slurm.set("held")
+
+    def claim() -> None:
+        assert engine.record is not None
+        (key,) = (str(name).rpartition(".")[0] for name in names(slurm))
+        write(slurm.root, "77", {**read(slurm.root, "1"), "state": "RUNNING", "name": "late"})
+        (engine.record.root / "claims" / key).write_text("77")
+        slurm.unset("held")
+        time.sleep(2.0)
+        said = {"code": 7, "terminated": False, "warned": False, "error": "", "at": NOW}
+        (engine.record.root / "ends" / f"{key}.json").write_text(json.dumps(said))
+        write(slurm.root, "77", {**read(slurm.root, "77"), "state": "FAILED", "code": 7})
+
+    claimed = soon(claim, lambda: "1" in slurm.jobs())
+    status = engine.run(ONE)
+    claimed.join()
+    assert status.by_name("w.a").exit_code == 7
+
+
+NOW = "2026-01-01T00:00:00+00:00"

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm
+from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm, read, write
 from workflows import submit
 from workflows.local import __main__ as local_command
-from workflows.slurm import commands, executor
+from workflows.slurm import commands, engine_job, executor
+from workflows.slurm.engine_job import is_in_the_queue
 from workflows.slurm.workflow import Workspace
 
 PPO = ["ppo", "-p", "game=cartpole", "-p", "outdir=results/x"]
@@ -137,3 +144,90 @@ def test_an_unfinished_workflow_with_other_parameters_is_not_mixed_up(tmp_path: 
     assert found is not None
     workspace.end(found[1])
     assert begin("w-3", seed="2") == "w-3"
+
+
+def test_slurm_is_not_asked_again_about_a_workflow_that_has_begun(
+    slurm: ScriptedSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own jobs may fill the queue."""
+    Path("hello.yaml").write_text(HELLO)
+    words = ["hello.yaml", "--slurm", "--name", "w"]
+    slurm.set("failures", 10**6)
+    with subprocess.Popen([sys.executable, "-m", "workflows.local", *words], env=ours()) as first:
+        ends_s = time.monotonic() + 60
+        while not slurm.calls("sbatch")[1:] and time.monotonic() < ends_s:
+            time.sleep(0.1)
+        first.kill()
+    slurm.unset("failures")
+    slurm.set("not-tested")
+    assert local_command.main(words) == 0
+    assert len(slurm.jobs()) == 1
+
+
+def test_a_queue_that_is_full_now_is_said_by_a_dry_run(
+    slurm: ScriptedSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.set("refusal", "Job violates accounting/QOS policy (job submit limit)")
+    assert submit.main([*PPO, "--slurm", "--dry-run"]) == 0
+    assert "gpu: not at the moment: sbatch: sbatch: error: Job violates" in capsys.readouterr().out
+
+
+def test_following_waits_for_the_job_of_the_engine(
+    slurm: ScriptedSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.set("held")
+    assert submit.main([*PPO, "--slurm", "--engine-job"]) == 0
+    (job,) = slurm.jobs()
+    folder = Path("results/x/slurm")
+    assert is_in_the_queue(folder) and not is_in_the_queue(Path("results"))
+    end = threading.Timer(
+        1.5, lambda: write(slurm.root, job, read(slurm.root, job) | {"state": "CANCELLED"})
+    )
+    end.start()
+    assert submit.main(["--slurm", "--follow", "results/x"]) == 2
+    said = capsys.readouterr()
+    assert "waiting: the job of the engine is in Slurm's queue" in said.out
+    assert "no workflow on Slurm has been begun there" in said.err
+
+
+@pytest.mark.parametrize(
+    ("number", "ends"),
+    [
+        (signal.SIGINT, ["stopped TERM"]),
+        (signal.SIGTERM, []),
+        (signal.SIGUSR1, ["requeue 7", "requeue 7", "requeue 7"]),
+    ],
+)
+def test_how_the_job_of_an_engine_ends(
+    tmp_path: Path, number: signal.Signals, ends: list[str]
+) -> None:
+    """A stop is passed on. Before the time limit the engine is killed, and Slurm asked until it answers."""
+    engine = tmp_path / "engine"
+    engine.write_text(
+        "#!/bin/bash\ntrap 'echo stopped TERM >> said; exit 0' TERM\ntouch began\nwhile :; do sleep 0.05; done\n"
+    )
+    tools = {
+        "scontrol": "echo requeue $2 >> said; [ $(wc -l < said) -ge 3 ]",
+        "sleep": "exec /bin/sleep 0.1",
+    }
+    for name, text in {**tools}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+    for name in (*tools, "engine"):
+        (tmp_path / name).chmod(0o755)
+    script = engine_job.script([], tmp_path)
+    begin = next(line for line in script.splitlines() if "workflows.submit" in line)
+    script = script.replace(begin, f"{engine} >> log 2>&1 < /dev/null &")
+    script = re.sub(r"^cd .*$", f"cd {tmp_path}", script, flags=re.MULTILINE)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    with subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True) as job:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.02)
+        job.send_signal(number)
+        job.wait(30)
+    said = tmp_path / "said"
+    assert (said.read_text().splitlines() if said.exists() else []) == ends
+
+
+def ours() -> dict[str, str]:
+    """The variables of a process of its own that runs this project's code."""
+    return {**os.environ, "PYTHONPATH": str(Path(submit.__file__).parents[1])}
