@@ -1,8 +1,9 @@
-"""Runs one pod in a job of Slurm: `python -I job.py STATE BATCH SECONDS`, on a node.
+"""Runs one pod in a job of Slurm: `python -I job.py STATE BATCH SECONDS [DESCRIPTOR]`, on a node.
 
 A program of its own, with the standard library only. It waits for its order, for a shared directory may
 be late by SECONDS; makes the pod's scratch folders; executes the command with its output in the pod's log;
-and leaves how it ended in `ends/`. Of two jobs with the same order, which a submission without an answer
+and leaves how it ended in `ends/`. From DESCRIPTOR it reads the variables as they were before the lines of
+`setup`; what these have changed is given to the pod. Of two jobs with the same order, which a submission without an answer
 can cause, only the one that first writes its id into `claims/` runs the pod.
 
 SIGTERM (scancel, a preemption) and SIGUSR1 (the time limit is near) become SIGTERM of the pod. A pod that
@@ -16,6 +17,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -33,6 +35,9 @@ WARNED_EARLY_S = 5.0
 ADDRESS, NODE = "@the-address-of-the-node@", "@the-name-of-the-node@"
 """Stand in an order for what is known on the node only."""
 SIOCGIFADDR = 0x8915
+GPUS = "CUDA_VISIBLE_DEVICES"
+NOT_OF_SETUP = re.compile(rf"(SLURM_|SBATCH_|BASH_FUNC_).*|_|SHLVL|PWD|OLDPWD|{GPUS}", re.DOTALL)
+"""Variables that concern the job or its shell alone, and the GPUs, which Slurm gives."""
 
 
 class Signals:
@@ -77,10 +82,11 @@ class Ended:
         write(self.path, json.dumps(said))
 
 
-def main(state: Path, batch: str, late_s: float) -> int:
+def main(state: Path, batch: str, late_s: float, before: int | None = None) -> int:
     """Run the pod. Returns the exit code of its command."""
     signals = Signals()
     began_s = time.monotonic()
+    setup = {} if before is None else set_since(before)
     index = os.environ.get("SLURM_ARRAY_TASK_ID", "0")
     order = awaited(state / "orders" / batch / f"{index}.json", late_s, signals)
     key = order["key"]
@@ -101,7 +107,7 @@ def main(state: Path, batch: str, late_s: float) -> int:
         os.dup2(log, 2)
         os.close(log)
     try:
-        code, error = run(order, signals, began_s)
+        code, error = run(order, setup, signals, began_s)
     finally:
         if order["scratch"]:
             shutil.rmtree(order["scratch"], ignore_errors=True)
@@ -134,14 +140,16 @@ def claimed(path: Path) -> bool:
     return path.read_text() == job_id()
 
 
-def run(order: dict[str, Any], signals: Signals, began_s: float) -> tuple[int, str]:
+def run(
+    order: dict[str, Any], setup: dict[str, str], signals: Signals, began_s: float
+) -> tuple[int, str]:
     """Execute the command and wait for its end. Returns its exit code and why it cannot be executed."""
     for folder in order["folders"]:
         Path(folder).mkdir(parents=True, exist_ok=True)
     try:
         child = subprocess.Popen(
             [replaced(word, order) for word in order["arguments"]],
-            env=environment(order),
+            env=environment(order, setup),
             cwd=order["folder"],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -179,18 +187,31 @@ def limit_is_near(order: dict[str, Any], began_s: float) -> bool:
     return time.monotonic() - began_s >= saves_after_s
 
 
-def environment(order: dict[str, Any]) -> dict[str, str]:
-    """The pod's variables: those of its order, and the GPUs that Slurm gave to this job."""
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if order["gpus"] else ""
-    values = {"CUDA_VISIBLE_DEVICES": gpus}
+def set_since(descriptor: int) -> dict[str, str]:
+    """The variables that were set or changed since `env -0` printed them to this descriptor."""
+    with open(descriptor, "rb") as file:
+        before = file.read().split(b"\0")
+    # Python may have set LC_CTYPE in os.environ itself.
+    after = Path("/proc/self/environ").read_bytes().split(b"\0")
+    changed = [os.fsdecode(entry).partition("=") for entry in after if entry not in before]
+    return {name: value for name, _, value in changed if not NOT_OF_SETUP.fullmatch(name)}
+
+
+def environment(order: dict[str, Any], setup: dict[str, str]) -> dict[str, str]:
+    """The pod's variables: those of its order, and the GPUs that Slurm gave to this job. What `setup` has
+    set replaces what the order has from the login node, and nothing that is the pod's own.
+    """
+    values = {GPUS: os.environ.get(GPUS, "") if order["gpus"] else ""}
     for name in ("ROCR_VISIBLE_DEVICES", "PATH"):
         if name in os.environ:
             values[name] = os.environ[name]
-    values |= {name: replaced(value, order) for name, value in order["environment"].items()}
+    given = {name: replaced(value, order) for name, value in order["environment"].items()}
+    values |= given | setup | {name: given[name] for name in order["own"]}
     if order["in_container"]:
         # Apptainer passes these on although it cleans the environment.
-        inside = {name: values[name] for name in [*order["inside"], "CUDA_VISIBLE_DEVICES"]}
+        inside = {name: values[name] for name in [*order["inside"], GPUS]}
         values |= {f"APPTAINERENV_{name}": value for name, value in inside.items()}
+        values["PATH"] = setup.get("PATH", values["PATH"])  # where Apptainer is, not the image's
     return values
 
 
@@ -269,4 +290,4 @@ def now() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), *map(int, sys.argv[4:])))
