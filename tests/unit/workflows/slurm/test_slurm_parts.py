@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import BadInput
 from config.pipeline import EARLIER_JOBS
 from config.slurm import read_slurm
 from workflows.local.executor import Order
@@ -53,6 +54,34 @@ def test_requests_and_placement_become_options() -> None:
         "--reservation=f", "--nice=10", "--signal=B:USR1@120", "--requeue", "--output=/dev/null",
         "--chdir=/", "--export=PATH",
     ]  # fmt: skip
+
+
+COMPLETE = (
+    "--acctg-freq", "--batch", "--bb", "--bbf", "--begin", "--cluster-constraint", "--comment", "--container",
+    "--contiguous", "--core-spec", "--cores-per-socket", "--cpu-freq", "--cpus-per-gpu", "--deadline", "--delay-boot",
+    "--distribution", "--exclude", "--exclusive", "--export-file", "--extra-node-info", "--get-user-env", "--gid",
+    "--gpu-bind", "--gpu-freq", "--gpus", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task", "--gres-flags",
+    "--hint", "--ignore-pbs", "--kill-on-invalid-dep", "--licenses", "--mail-type", "--mail-user", "--mcs-label",
+    "--mem-bind", "--mem-per-cpu", "--mem-per-gpu", "--mincpus", "--network", "--nice", "--no-kill", "--nodefile",
+    "--nodelist", "--ntasks-per-core", "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket", "--overcommit",
+    "--oversubscribe", "--power", "--prefer", "--priority", "--profile", "--propagate", "--quiet", "--reboot",
+    "--sockets-per-node", "--spread-job", "--switches", "--thread-spec", "--threads-per-core", "--tmp", "--tres-per-task",
+    "--uid", "--use-min-nodes", "--verbose", "--wait-all-nodes", "--wckey",
+)  # fmt: skip
+"""The names of sbatch's other options (Slurm 22.05)."""
+
+
+def test_other_options_of_sbatch_are_taken() -> None:
+    assert read_slurm({"cpu": {"options": list(COMPLETE)}}).cpu.options == COMPLETE
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--time-min=1:00", "--time-m=1:00", "--cluster=b", "--job=a", "--j=a", "--no-req", "--mem=1G"],
+)
+def test_options_of_the_executors_own_are_refused_also_abbreviated(option: str) -> None:
+    with pytest.raises(BadInput, match="none of --job-name"):
+        read_slurm({"cpu": {"options": [option]}})
 
 
 @pytest.mark.parametrize(
