@@ -31,7 +31,10 @@ from typing import Any
 POLL_S = 0.1
 CANNOT_EXECUTE = 64
 WARNED_EARLY_S = 5.0
-"""Slurm may warn up to a minute too early."""
+WARNED_EARLIEST_S = 60.0
+"""Slurm may warn up to a minute too early. A later warning is due, whatever limit this job knows: it may
+have been shortened since.
+"""
 ADDRESS, NODE = "@the-address-of-the-node@", "@the-name-of-the-node@"
 """Stand in an order for what is known on the node only."""
 SIOCGIFADDR = 0x8915
@@ -46,7 +49,7 @@ class Signals:
     def __init__(self) -> None:
         self.unsent = 0
         self.terminated = False
-        self.warned = False
+        self.warned_s: float | None = None
         self.saving = False
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGUSR1, self._warn)
@@ -56,7 +59,8 @@ class Signals:
         self.unsent += 1
 
     def _warn(self, number: int, frame: FrameType | None) -> None:
-        self.warned = True
+        if self.warned_s is None:
+            self.warned_s = time.monotonic()
 
 
 class Ended:
@@ -85,7 +89,7 @@ class Ended:
 def main(state: Path, batch: str, late_s: float, before: int | None = None) -> int:
     """Run the pod. Returns the exit code of its command."""
     signals = Signals()
-    began_s = time.monotonic()
+    began_s = time.monotonic() - past_s()
     setup = {} if before is None else set_since(before)
     index = os.environ.get("SLURM_ARRAY_TASK_ID", "0")
     order = awaited(state / "orders" / batch / f"{index}.json", late_s, signals)
@@ -157,8 +161,7 @@ def run(
     except OSError as error:
         return CANNOT_EXECUTE, f"{error.strerror}: {error.filename}"
     while child.poll() is None:
-        late = limit_is_near(order, began_s)
-        if late or (signals.warned and warning_is_due(order, began_s)):
+        if is_time_to_save(order, signals, began_s):
             signals.unsent += not signals.saving
             signals.saving = True
         if signals.unsent:
@@ -171,20 +174,26 @@ def run(
     return (128 - code if code < 0 else code), ""
 
 
-def warning_is_due(order: dict[str, Any], began_s: float) -> bool:
-    """Whether a warning is to be passed on already: with a known limit, not long before it is time."""
-    if order["limit_s"] is None:
-        return True
-    left_s = float(order["limit_s"]) - (time.monotonic() - began_s)
-    return bool(left_s <= order["warning_s"] + WARNED_EARLY_S)
+def past_s() -> float:
+    """How long this job's script had run before this program."""
+    try:
+        return max(0.0, time.time() - float(os.environ["RL_BEGAN"]))
+    except (KeyError, ValueError):
+        return 0.0
 
 
-def limit_is_near(order: dict[str, Any], began_s: float) -> bool:
-    """Whether the time to save is left of a known limit, and no more."""
+def is_time_to_save(order: dict[str, Any], signals: Signals, began_s: float) -> bool:
+    """Whether the job's limit is near: by its own clock, or by a warning of Slurm, which with a known
+    limit is passed on when it is time, but not much later than it came.
+    """
+    clock_s = time.monotonic()
+    warned_s = signals.warned_s
     if order["limit_s"] is None:
-        return False
-    saves_after_s = float(order["limit_s"] - order["warning_s"])
-    return time.monotonic() - began_s >= saves_after_s
+        return warned_s is not None
+    early_s = float(order["limit_s"] - order["warning_s"]) - (clock_s - began_s)
+    if warned_s is None:
+        return early_s <= 0
+    return early_s <= WARNED_EARLY_S or clock_s - warned_s >= WARNED_EARLIEST_S
 
 
 def set_since(descriptor: int) -> dict[str, str]:

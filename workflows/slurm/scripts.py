@@ -80,7 +80,8 @@ def options(order: Order, slurm: Slurm) -> list[str]:
 
 def script(slurm: Slurm, state: Path, batch: str) -> str:
     """What sbatch is given on standard input. The shared directory may be late on the node; until it is
-    seen, what the job says would be lost.
+    seen, what the job says would be lost. The time limit counts from the first line. A warning that comes
+    before the program listens must not kill the shell.
     """
     folder = shlex.quote(str(state / "jobs"))
     words = [slurm.python or sys.executable, "-I", str(PROGRAM), str(state), batch, str(slurm.late)]
@@ -88,6 +89,8 @@ def script(slurm: Slurm, state: Path, batch: str) -> str:
     return "\n".join(
         [
             "#!/bin/bash",
+            "trap '' USR1",
+            "export RL_BEGAN=$(date +%s)",
             f"for second in $(seq {slurm.late}); do [ -d {folder} ] && break; sleep 1; done",
             f"exec >> {folder}/{shlex.quote(batch)}.log 2>&1 < /dev/null",
             *([BEFORE_SETUP, *slurm.setup, f'{start} "$RL_BEFORE"'] if slurm.setup else [start]),

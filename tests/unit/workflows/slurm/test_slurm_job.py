@@ -127,6 +127,50 @@ def test_a_pod_is_asked_to_save_before_a_known_limit_and_not_earlier(node: Node)
     assert process.returncode == 75 and time.monotonic() - began_s >= 2.5
 
 
+class Asked:
+    """What a job was asked to do, without handlers of signals."""
+
+    def __init__(self, warned_s: float | None) -> None:
+        self.warned_s = warned_s
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "past_s", "warned_for_s", "saves"),
+    [
+        (600, 100, None, False),
+        (600, 485, None, True),
+        (600, 100, 59, False),  # up to a minute too early
+        (600, 100, 61, True),  # the limit was shortened
+        (600, 476, 1, True),
+        (None, 100, None, False),
+        (None, 100, 0, True),
+    ],
+)
+def test_when_a_pod_is_asked_to_save(
+    limit_s: int | None, past_s: float, warned_for_s: float | None, saves: bool
+) -> None:
+    clock_s = time.monotonic()
+    asked: Any = Asked(None if warned_for_s is None else clock_s - warned_for_s)
+    order = {"limit_s": limit_s, "warning_s": 120}
+    assert job.is_time_to_save(order, asked, clock_s - past_s) is saves
+
+
+def test_the_limit_counts_from_the_first_line_of_the_script(node: Node) -> None:
+    node.order("sleep", "15", limit_s=600, warning_s=10)
+    assert node.run(RL_BEGAN=str(int(time.time()) - 595)) == 128 + signal.SIGTERM
+    node.order("sh", "-c", 'test "$RL_BEGAN" = "" && exit 3', limit_s=600)
+    before_s = int(time.time())
+    assert node.run_script({"setup": ["sleep 1.1", f"echo $RL_BEGAN > {node.folder}/began"]}) == 3
+    assert before_s <= int((node.folder / "began").read_text()) <= time.time() - 1
+
+
+def test_a_warning_during_setup_does_no_harm(node: Node) -> None:
+    node.order("sh", "-c", "kill -s USR1 $$; exit 3")
+    assert node.run_script({"setup": ["kill -s USR1 $BASHPID"]}) == 138, (
+        "the pod itself ignores nothing"
+    )
+
+
 def test_gpus_are_those_that_slurm_gave(node: Node) -> None:
     node.order("sh", "-c", 'echo "[$CUDA_VISIBLE_DEVICES]"', gpus=1)
     node.run(CUDA_VISIBLE_DEVICES="3")
