@@ -64,10 +64,13 @@ class Signals:
 
 
 class Ended:
-    """A file in `ends/`."""
+    """A file in `ends/`. Beside the claim stands how often the job that runs the pod had been begun again:
+    on a node that was taken for dead an earlier beginning may live on, and must not tell its end.
+    """
 
     def __init__(self, state: Path, key: str) -> None:
         self.path = state / "ends" / f"{key}.json"
+        self.latest = state / "claims" / f".{key}.restarts"
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier beginning of this job left."""
@@ -77,8 +80,21 @@ class Ended:
             return None
         return said
 
+    def is_outdated(self) -> bool:
+        """Whether Slurm has begun this job again since."""
+        try:
+            return int(self.latest.read_text()) > restarts()
+        except (OSError, ValueError):
+            return False
+
     def write(self, code: int, signals: Signals, error: str = "") -> None:
-        """Leave an end. It appears as a whole."""
+        """Leave an end, which appears as a whole, unless it is that of an outdated beginning."""
+        if self.is_outdated():
+            print(
+                f"{self.path.stem} was begun again; the end of this beginning is not told",
+                flush=True,
+            )
+            return
         said = {
             "code": code, "terminated": signals.terminated, "warned": signals.saving, "error": error, "job": job_id(),
             "restarts": restarts(), "host": node(), "at": now(),
@@ -104,6 +120,10 @@ def main(state: Path, batch: str, late_s: float, before: int | None = None) -> i
     ):
         print(f"{key} has ended before", flush=True)
         return 0
+    if ended.is_outdated():
+        print(f"{key} was begun again", flush=True)
+        return 0
+    write(ended.latest, str(restarts()))
     ended.path.unlink(missing_ok=True)
     if order["log"]:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -90,6 +90,34 @@ def test_a_pod_that_ended_by_itself_is_not_run_again(node: Node) -> None:
     assert node.run(SLURM_RESTART_COUNT="1") == 0 and node.log == "once\n"
 
 
+def test_the_end_of_a_beginning_on_a_node_taken_for_dead_is_not_told(node: Node) -> None:
+    """Slurm begins the job again elsewhere, and the new pod fences the old one off."""
+    node.order("sh", "-c", "touch old; while [ ! -e new ]; do sleep 0.02; done; exit 4")
+    with node.start() as old:
+        while not (node.folder / "old").exists():
+            time.sleep(0.02)
+        node.order("sh", "-c", "touch new; while [ ! -e over ]; do sleep 0.02; done")
+        with node.start(SLURM_RESTART_COUNT="1") as new:
+            old.communicate(timeout=20)
+            early = node.record.said("a.0")
+            (node.folder / "over").touch()
+            new.communicate(timeout=20)
+    left = node.record.said("a.0")
+    assert old.returncode == 4 and early is None
+    assert left is not None and left.code == 0
+    assert node.record.names_in("claims") == {"a.0"}
+
+
+def test_a_late_beginning_does_not_take_a_pod_from_its_successor(node: Node) -> None:
+    node.order("sh", "-c", "echo begun; exit 75")
+    (node.record.root / "claims/a.0").write_text("7")
+    (node.record.root / "claims/.a.0.restarts").write_text("10")
+    assert node.run(SLURM_RESTART_COUNT="9") == 0 and not node.log
+    assert (node.record.root / "claims/.a.0.restarts").read_text() == "10"
+    assert node.run(SLURM_RESTART_COUNT="11") == 75 and node.log == "begun\n"
+    assert (node.record.root / "claims/.a.0.restarts").read_text() == "11"
+
+
 def test_an_order_may_be_late(node: Node) -> None:
     with node.start() as process:
         time.sleep(0.7)
