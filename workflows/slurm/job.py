@@ -132,10 +132,10 @@ def main(state: Path, batch: str, late_s: float, before: int | None = None) -> i
         os.close(log)
     try:
         code, error = run(order, setup, signals, began_s)
+        ended.write(code, signals, error)  # first: the removal may outlast the time limit
     finally:
         if order["scratch"]:
             shutil.rmtree(order["scratch"], ignore_errors=True)
-    ended.write(code, signals, error)
     return code
 
 
@@ -168,9 +168,8 @@ def run(
     order: dict[str, Any], setup: dict[str, str], signals: Signals, began_s: float
 ) -> tuple[int, str]:
     """Execute the command and wait for its end. Returns its exit code and why it cannot be executed."""
-    for folder in order["folders"]:
-        Path(folder).mkdir(parents=True, exist_ok=True)
     try:
+        make_folders(order)
         child = subprocess.Popen(
             [replaced(word, order) for word in order["arguments"]],
             env=environment(order, setup),
@@ -192,6 +191,18 @@ def run(
     signal_group(child.pid, signal.SIGKILL)
     code = child.returncode
     return (128 - code if code < 0 else code), ""
+
+
+def make_folders(order: dict[str, Any]) -> None:
+    """Make the pod's folders on this node, for its owner alone. Raises `OSError`, also where the folder
+    is someone else's.
+    """
+    if order["scratch"]:
+        scratch = Path(order["scratch"])
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        scratch.chmod(0o700)
+    for folder in order["folders"]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 def past_s() -> float:

@@ -224,6 +224,53 @@ def test_scratch_is_made_and_removed(node: Node) -> None:
     assert node.run() == 0 and not (node.folder / "scratch").exists()
 
 
+def test_scratch_is_the_owners_alone_whatever_the_umask(node: Node) -> None:
+    scratch = node.folder / "scratch"
+    scratch.mkdir(mode=0o777)  # of an earlier beginning
+    node.order("stat", "-c", "%a", str(scratch), folders=[str(scratch)])
+    assert node.run() == 0 and node.log == "700\n"
+    node.order("stat", "-c", "%a", str(scratch), key="b.0", folders=[str(scratch)])
+    previous = os.umask(0)
+    try:
+        assert node.run() == 0 and node.log == "700\n700\n"
+    finally:
+        os.umask(previous)
+
+
+def test_a_scratch_that_cannot_be_made_is_the_pods_end(node: Node) -> None:
+    (node.folder / "file").touch()
+    node.order("true", folders=[str(node.folder / "file/tmp")])
+    assert node.run() == 64
+    left = node.record.said("a.0")
+    assert left is not None and "Not a directory" in left.error
+
+
+def test_the_end_is_told_before_scratch_is_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one may take until the time limit. It is removed also where the end cannot be told."""
+    removed: list[tuple[str, bool]] = []
+
+    def remove(folder: str, **_: Any) -> None:
+        removed.append((folder, node.record.said("a.0") is not None))
+
+    def fail(*_: Any) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(
+        "signal.signal", lambda *_: None
+    )  # the tests' own process keeps its handlers
+    monkeypatch.setattr("shutil.rmtree", remove)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    node.order("sh", "-c", "exit 75", log=None)
+    assert job.main(node.record.root, "b", 1.0) == 75
+    node.order("true", key="b.0", log=None)
+    monkeypatch.setattr(job.Ended, "write", fail)
+    with pytest.raises(OSError, match="no space"):
+        job.main(node.record.root, "b", 1.0)
+    assert removed == [(str(node.folder / "scratch"), True)] * 2
+
+
 def test_a_command_that_cannot_be_executed(node: Node) -> None:
     node.order("there-is-no-such-program")
     assert node.run() == 64
