@@ -28,10 +28,12 @@ TIME_FORM = "minutes, or a time such as 2-00:00:00, 8:00:00 or 30:00"
 OPTION = re.compile(r"--[a-z][a-z-]*(=[^\s]{1,200})?")
 OWN_OPTIONS = (
     "--job-name", "--array", "--output", "--error", "--open-mode", "--parsable", "--wrap", "--export", "--chdir", "--signal",
-    "--requeue", "--no-requeue", "--cpus-per-task", "--mem", "--gres", "--nodes", "--ntasks", "--test-only", "--time", "--partition",
-    "--account", "--qos", "--constraint", "--reservation", "--wait", "--hold", "--dependency", "--input", "--clusters",
+    "--requeue", "--no-requeue", "--cpus-per-task", "--mem", "--gres", "--nodes", "--ntasks", "--test-only", "--time", "--time-min",
+    "--partition", "--account", "--qos", "--constraint", "--reservation", "--wait", "--hold", "--dependency", "--input", "--clusters",
 )  # fmt: skip
-"""Options that the executor sets itself or that would break it."""
+"""Options that the executor sets itself or that would break it. sbatch takes the beginnings of their names,
+too.
+"""
 ADDRESS = r"name|default|interface:[A-Za-z0-9][\w.:-]{0,14}"
 
 
@@ -57,11 +59,15 @@ def _time(text: str) -> str:
     return text
 
 
+def _is_own(name: str) -> bool:
+    return any(own.startswith(name) for own in OWN_OPTIONS)
+
+
 def _option(value: Any, path: str) -> str:
     text = str(value)
     refuse_hostile(path, text)
     name = text.partition("=")[0]
-    if not isinstance(value, str) or not OPTION.fullmatch(text) or name in OWN_OPTIONS:
+    if not isinstance(value, str) or not OPTION.fullmatch(text) or _is_own(name):
         raise BadInput(
             f"{path!r} cannot be {shown(value)}; allowed: an option of sbatch such as --nice=100, "
             f"none of {', '.join(OWN_OPTIONS)}"

@@ -30,6 +30,8 @@ OF_THE_LOGIN_NODE = (
     "LD_PRELOAD",
 )
 """Inherited variables that mean nothing on another machine."""
+BEFORE_SETUP = "exec {RL_BEFORE}< <(env -0)"
+"""Keeps the variables of a job, so that what `setup` sets can be told from them."""
 HELPERS = ("train-actor", "train-worker")
 """How the names of the templates begin whose pods belong to the pool `actor`."""
 
@@ -78,17 +80,20 @@ def options(order: Order, slurm: Slurm) -> list[str]:
 
 def script(slurm: Slurm, state: Path, batch: str) -> str:
     """What sbatch is given on standard input. The shared directory may be late on the node; until it is
-    seen, what the job says would be lost.
+    seen, what the job says would be lost. The time limit counts from the first line. A warning that comes
+    before the program listens must not kill the shell.
     """
     folder = shlex.quote(str(state / "jobs"))
     words = [slurm.python or sys.executable, "-I", str(PROGRAM), str(state), batch, str(slurm.late)]
+    start = f"exec {shlex.join(words)}"
     return "\n".join(
         [
             "#!/bin/bash",
+            "trap '' USR1",
+            "export RL_BEGAN=$(date +%s)",
             f"for second in $(seq {slurm.late}); do [ -d {folder} ] && break; sleep 1; done",
             f"exec >> {folder}/{shlex.quote(batch)}.log 2>&1 < /dev/null",
-            *slurm.setup,
-            f"exec {shlex.join(words)}",
+            *([BEFORE_SETUP, *slurm.setup, f'{start} "$RL_BEFORE"'] if slurm.setup else [start]),
             "",
         ]
     )
@@ -119,6 +124,7 @@ def order_of(
         "arguments": [*pool.before, *_command(order.arguments, pool, bound, order.folder)],
         "environment": values,
         "inside": [name for name in values if not is_inherited(name)],
+        "own": [name for name in values if not _is_from_here(name, values[name])],
         "in_container": pool.image is not None,
         "folder": str(order.folder),
         "log": None if order.log is None else str(order.log),
@@ -145,6 +151,10 @@ def _command(
         "apptainer", "exec", "--nv", "--cleanenv", *binds, f"--pwd={folder}",
         *pool.apptainer_options, pool.image, program, *arguments[1:],
     ]  # fmt: skip
+
+
+def _is_from_here(name: str, value: str) -> bool:
+    return is_inherited(name) and value == os.environ.get(name)
 
 
 def _is_below(folder: Path, root: Path) -> bool:
