@@ -3,8 +3,9 @@
 A program of its own, with the standard library only. It waits for its order, for a shared directory may
 be late by SECONDS; makes the pod's scratch folders; executes the command with its output in the pod's log;
 and leaves how it ended in `ends/`. From DESCRIPTOR it reads the variables as they were before the lines of
-`setup`; what these have changed is given to the pod. Of two jobs with the same order, which a submission without an answer
-can cause, only the one that first writes its id into `claims/` runs the pod.
+`setup`; what these have changed is given to the pod. Of two jobs with the same order, which a submission
+without an answer can cause, only the one that first writes its id into `claims/` runs the pod. None begins
+when its workflow has ended.
 
 SIGTERM (scancel, a preemption) and SIGUSR1 (the time limit is near) become SIGTERM of the pod. A pod that
 was ended by one of them may be begun again by Slurm under the same id; a pod that ended by itself is not
@@ -120,8 +121,8 @@ def main(state: Path, batch: str, late_s: float, before: int | None = None) -> i
     ):
         print(f"{key} has ended before", flush=True)
         return 0
-    if ended.is_outdated():
-        print(f"{key} was begun again", flush=True)
+    if ended.is_outdated() or (state / "closed").exists():
+        print(f"{key} was begun again, or its workflow has ended", flush=True)
         return 0
     write(ended.latest, str(restarts()))
     ended.path.unlink(missing_ok=True)

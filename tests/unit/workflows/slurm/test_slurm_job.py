@@ -118,6 +118,12 @@ def test_a_late_beginning_does_not_take_a_pod_from_its_successor(node: Node) -> 
     assert (node.record.root / "claims/.a.0.restarts").read_text() == "11"
 
 
+def test_nothing_begins_after_the_workflow_has_ended(node: Node) -> None:
+    node.order("sh", "-c", "echo hello")
+    node.record.closed.touch()
+    assert node.run() == 0 and node.log == "" and node.record.said("a.0") is None
+
+
 def test_an_order_may_be_late(node: Node) -> None:
     with node.start() as process:
         time.sleep(0.7)
