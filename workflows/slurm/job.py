@@ -252,7 +252,8 @@ def environment(order: dict[str, Any], setup: dict[str, str]) -> dict[str, str]:
         # Apptainer passes these on although it cleans the environment.
         inside = {name: values[name] for name in [*order["inside"], GPUS]}
         values |= {f"APPTAINERENV_{name}": value for name, value in inside.items()}
-        values["PATH"] = setup.get("PATH", values["PATH"])  # where Apptainer is, not the image's
+        if "PATH" in setup:
+            values["PATH"] = setup["PATH"]  # where Apptainer is; the image has one of its own
     return values
 
 
