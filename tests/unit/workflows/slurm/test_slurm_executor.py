@@ -67,7 +67,9 @@ class Engine:
     ) -> WorkflowStatus:
         assert self.record is not None
         stop: Callable[..., None] | None = settings.pop("stop", None)
-        slurm = read_slurm({"late": 3, "answer": 5, **settings})
+        slurm = read_slurm(
+            {"late": 3, "answer": 5, "scratch": str(self.folder / "scratch"), **settings}
+        )
         return run(
             manifest,
             name=begun.name,
