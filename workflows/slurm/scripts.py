@@ -90,7 +90,7 @@ def script(slurm: Slurm, state: Path, batch: str) -> str:
         [
             "#!/bin/bash",
             "trap '' USR1",
-            "export RL_BEGAN=$(date +%s)",
+            "export RL_BEGAN=$(date +%s.%N)",
             f"for second in $(seq {slurm.late}); do [ -d {folder} ] && break; sleep 1; done",
             f"exec >> {folder}/{shlex.quote(batch)}.log 2>&1 < /dev/null",
             *([BEFORE_SETUP, *slurm.setup, f'{start} "$RL_BEFORE"'] if slurm.setup else [start]),
