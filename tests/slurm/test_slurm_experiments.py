@@ -73,7 +73,7 @@ def test_replayed_experience_of_two_actors(tmp_path: Path, algorithm: str, game:
     succeeded(tmp_path, algorithm, *given, "--name", f"t-{algorithm}")
     assert "<h2>Complete</h2>" in (tmp_path / "x/report.html").read_text()
     jobs = cluster.jobs(f"t-{algorithm}-")
-    with_gpus = {job.name for job in jobs if job.has_gpu}
+    with_gpus = [job.name for job in jobs if job.has_gpu]
     assert len(with_gpus) == 2 and all(
         re.match(rf"t-{algorithm}-train-\d+\.", name) for name in with_gpus
     ), "the learners"
