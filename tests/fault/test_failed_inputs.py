@@ -182,7 +182,9 @@ def test_environment(case: Case, start: Start, tmp_path: Path) -> None:
         assert code == 0, step.text
 
 
-@pytest.mark.parametrize("game", ["Walk", "Wide", "Drawn", "Twice"])
+@pytest.mark.parametrize(
+    "game", ["Walk", pytest.param("Wide", marks=pytest.mark.soak), "Drawn", "Twice"]
+)
 def test_game(game: str, start: Start, tmp_path: Path) -> None:
     outdir = str(tmp_path / "results")
     given = {**TINY_SELF_PLAY, "game": f"s_games:{game}", "outdir": outdir}

@@ -343,6 +343,7 @@ CLOCK = re.compile("resources|hours")
 
 
 @pytest.mark.slow  # two experiments
+@pytest.mark.soak
 def test_an_experiment_leaves_the_same_bytes_with_and_without(tmp_path: Path) -> None:
     left = {}
     for switch in "10":

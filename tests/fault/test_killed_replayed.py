@@ -48,7 +48,7 @@ def replay_of(run: RunDirectory, step: int) -> tuple[int, dict[str, np.ndarray]]
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("algorithm", GIVEN)
+@pytest.mark.parametrize("algorithm", ["async-sac", pytest.param("r2d2", marks=pytest.mark.soak)])
 def test_a_killed_actor_and_a_killed_learner_are_replaced(
     algorithm: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -353,7 +353,8 @@ def test_an_environment_that_ends_the_process_makes_no_success(
 @pytest.mark.parametrize(
     ("left", "vectorisation"),
     [
-        ("thread", "sync"), ("thread", "async"), ("process", "sync"), ("child", "sync"), ("child", "async"),
+        ("thread", "sync"), ("process", "sync"), ("child", "sync"),
+        pytest.param("thread", "async", marks=pytest.mark.soak), pytest.param("child", "async", marks=pytest.mark.soak),
     ],
 )  # fmt: skip
 def test_what_an_environment_leaves_behind_keeps_no_step_alive(

@@ -142,7 +142,10 @@ def test_ppo_pauses_in_this_process_and_ends_with_the_same_bytes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", OF_ONE)
+@pytest.mark.parametrize(
+    "training",
+    [pytest.param(name, marks=pytest.mark.soak) if name == "qr-dqn" else name for name in OF_ONE],
+)
 def test_a_training_ends_with_the_bytes_of_one_that_never_paused(
     start: Start, tmp_path: Path, training: str
 ) -> None:

@@ -119,7 +119,9 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGKILL]
+)
 def test_who_is_stopped_while_it_imitates_imitates_again(
     processes: Processes, tmp_path: Path, number: signal.Signals
 ) -> None:

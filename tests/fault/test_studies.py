@@ -328,6 +328,7 @@ def test_experiments_start_from_a_directory_that_the_person_names(tmp_path: Path
     assert read_experiment(within).identity_hash == read_experiment(alone).identity_hash
 
 
+@pytest.mark.soak
 def test_algorithms_of_every_topology_in_one_study(tmp_path: Path) -> None:
     folder = Folder(tmp_path, EVERY_TOPOLOGY)
     code, lines = folder.submit("study.yaml")

@@ -92,6 +92,7 @@ def test_a_list_is_an_option() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_list_comes_through_submission_manifest_and_pod_to_the_environment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

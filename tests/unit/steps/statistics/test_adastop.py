@@ -280,7 +280,7 @@ def mixture(distance: float):
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", [normal, exponential, cauchy])
 @pytest.mark.parametrize("algorithms", [1, 3])
-@pytest.mark.parametrize(("size", "looks"), [(3, 6), (5, 5)])
+@pytest.mark.parametrize(("size", "looks"), [pytest.param(3, 6, marks=pytest.mark.soak), (5, 5)])
 def test_family_wise_error_without_a_difference(draw, algorithms, size, looks):
     repetitions = 3_000
     found, _ = shares(draw, [draw] * algorithms, size=size, looks=looks, repetitions=repetitions)

@@ -83,7 +83,7 @@ def coverage(games: Games, runs: int) -> dict[str, float]:
     return {name: hits[name] / made[name] for name in made}
 
 
-@pytest.mark.parametrize("games", [1, 5, 26])
+@pytest.mark.parametrize("games", [1, 5, pytest.param(26, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("runs", "least"), [(5, 0.88), (10, 0.91)])
 def test_coverage_of_every_interval(runs, least, games):
     """Bootstraps of five runs are slightly too narrow, as the rule says; of ten nearly right."""
