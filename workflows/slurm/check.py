@@ -83,7 +83,7 @@ async def _one(slurm: Slurm, request: Request) -> str:
     try:
         said = await call(words, answer_s=slurm.answer, merged=True)
     except SlurmError as error:
-        if error.is_unreachable or "has not answered" in str(error):
+        if error.is_without_answer:
             raise ExperimentError(f"Slurm cannot be asked: {error}") from None
         if not error.is_permanent:  # a queue that is full now, say
             return f"{request.pool}: not at the moment: {error} ({' '.join(options)})"

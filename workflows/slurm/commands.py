@@ -166,7 +166,7 @@ class Controller:
         try:
             await call(["scancel", "--quiet", *words], answer_s=self._answer_s)
         except SlurmError as error:
-            if error.is_unreachable or "has not answered" in str(error):
+            if error.is_without_answer:
                 raise
 
     async def _ask(self, words: Sequence[str]) -> tuple[float, str]:

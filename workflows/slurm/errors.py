@@ -35,3 +35,8 @@ class SlurmError(ExperimentError):
     def is_unreachable(self) -> bool:
         """Whether the controller could not be asked."""
         return bool(UNREACHABLE.search(str(self)))
+
+    @property
+    def is_without_answer(self) -> bool:
+        """Whether Slurm said nothing at all: it is unreachable, or the command's deadline passed."""
+        return self.is_unreachable or "has not answered" in str(self)
