@@ -21,11 +21,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from config.resolve import Resolved, resolve
 from steps.figures.style import look, write
 from steps.statistics.curves import Curve
-from tests.benchmarks.curves import Learnt, side_by_side
+from tests.benchmarks.curves import Learnt, read_learnt, side_by_side, write_learnt
 from tests.benchmarks.experiments import Experiment, run_together
 from tests.benchmarks.goals import RUNS, SEED
 from tests.benchmarks.recorded import measured, record
@@ -38,7 +39,7 @@ PICTURES = Path(".readme")
 TOGETHER = 2
 """So many of their trainings run side by side, one thread each."""
 POINTS = 200
-"""Of a curve of theirs, each the mean return of the episodes that ended in its part of the training."""
+"""Of a curve in a picture, each the mean return of what ended in its part of the training."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +124,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [pair.name for pair in PAIRS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="PAIR", default=names)
     parser.add_argument("--outdir", type=Path, default=OUTDIR)
-    parser.add_argument("--record", type=Path, help="write what was measured as JSON there")
+    parser.add_argument(
+        "--record", type=Path, help="write what was measured as JSON there (default: the outdir)"
+    )
     options = parser.parse_args(arguments)
+    recorded = options.record or options.outdir
     pairs = [pair for pair in PAIRS if pair.name in options.only]
     for pair in pairs:
         if pair.ours(options.outdir).run():
             train_theirs(pair, options.outdir)
-        if options.record:
-            keep(pair, options.outdir, options.record)
+        keep(pair, options.outdir, recorded)
     rows = [compared(pair, options.outdir) for pair in pairs]
     print("", *compared_table(rows), sep="\n")
-    draw(options.outdir)
+    draw(recorded)
     return int({row.verdict for row in rows} != {HOLDS})
 
 
@@ -293,7 +296,9 @@ def read(pair: Pair, outdir: Path, run: int) -> dict[str, Any] | None:
 
 
 def keep(pair: Pair, outdir: Path, folder: Path) -> None:
-    """Write a complete pair into the folder: the documentation's table."""
+    """Write a complete pair into the folder: a row of the documentation's table, and the curves of its
+    picture, for which the trainings themselves need not be kept.
+    """
     row = compared(pair, outdir)
     if not (row.ours.is_complete and row.theirs.is_complete):
         return
@@ -307,45 +312,52 @@ def keep(pair: Pair, outdir: Path, folder: Path) -> None:
         "measured": measured(" ".join(pair.ours(outdir).commits())),
     }
     record(folder / "beside-stable-baselines3.json", [content], "algorithm", "game", "settings")
+    results = [read(pair, outdir, run) for run in range(RUNS)]
+    ended = [np.array(one["training"]) for one in results if one]
+    ours = Learnt(
+        algorithm="ours",
+        curves=[
+            in_parts(one.steps, one.values, row.ours.steps) for one in pair.ours(outdir).curves()
+        ],
+        scores=row.ours.scores,
+    )
+    theirs = Learnt(
+        algorithm="Stable-Baselines3",
+        curves=[in_parts(one[:, 0], one[:, 1], row.ours.steps) for one in ended],
+        scores=row.theirs.scores,
+    )
+    write_learnt(curves_file(folder, pair.name), [ours, theirs])
 
 
-def draw(outdir: Path) -> None:
-    """The figures all of whose pairs are complete."""
-    by_name = {pair.name: pair for pair in PAIRS}
-    for name, wanted in FIGURES.items():
-        panels = {one: learnt(by_name[one], outdir) for one in wanted}
-        if not all(panels.values()):
+def draw(folder: Path) -> None:
+    """The figures all of whose pairs were recorded in the folder."""
+    for name, pairs in FIGURES.items():
+        files = {pair: curves_file(folder, pair) for pair in pairs}
+        if not all(path.exists() for path in files.values()):
             continue
         stem = PICTURES / name
         with look():
+            panels = {pair: read_learnt(path) for pair, path in files.items()}
             write(side_by_side(*TITLES, panels, NOTE), stem)
         print(f"Figure: {stem}.png")
 
 
-def learnt(pair: Pair, outdir: Path) -> list[Learnt]:
-    """Ours and theirs; none before both are complete."""
-    row = compared(pair, outdir)
-    if not (row.ours.is_complete and row.theirs.is_complete):
-        return []
-    results = [read(pair, outdir, run) for run in range(RUNS)]
-    return [
-        Learnt(algorithm="ours", curves=pair.ours(outdir).curves(), scores=row.ours.scores),
-        Learnt(
-            algorithm="Stable-Baselines3",
-            curves=[curve(one) for one in results if one is not None],
-            scores=row.theirs.scores,
-        ),
-    ]
+def curves_file(folder: Path, pair: str) -> Path:
+    """Where the curves of a pair of this name are recorded."""
+    return folder / "curves" / f"{pair}.json"
 
 
-def curve(result: dict[str, Any]) -> Curve:
-    """Mean return of the episodes that ended in each part of a training of theirs."""
-    steps, returns = np.array(result["training"], np.float64).T
-    part = np.minimum((steps / result["steps"] * POINTS).astype(np.int64), POINTS - 1)
+def in_parts(steps: ArrayLike, values: ArrayLike, total: int) -> Curve:
+    """A training of `total` steps in at most `POINTS` points: the mean value in each part of it.
+
+    steps, values: [T], of rows or of episodes. A part in which nothing ended has no point.
+    """
+    at, heights = np.asarray(steps, np.float64), np.asarray(values, np.float64)
+    part = np.minimum((at / total * POINTS).astype(np.int64), POINTS - 1)
     parts = np.unique(part)
     return Curve(
-        steps=((parts + 1) * result["steps"] / POINTS).astype(np.int64),
-        values=np.array([returns[part == one].mean() for one in parts]),
+        steps=((parts + 1) * total / POINTS).astype(np.int64),
+        values=np.array([heights[part == one].mean() for one in parts]),
     )
 
 

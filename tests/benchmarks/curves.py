@@ -1,9 +1,12 @@
-"""The figure of `make learning`: how algorithms learn the same games, side by side."""
+"""How algorithms learn the same games, side by side: the figures of the benchmarks of learning, and what
+they show as JSON, so that they can be drawn again without the trainings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -40,6 +43,39 @@ class Learnt:
     curves: Sequence[Curve]
     scores: Sequence[float]
     bound: Bound | None = None
+
+
+def write_learnt(path: Path, learnt: Sequence[Learnt]) -> None:
+    """Keep what a panel shows, but for bounds, as JSON with values rounded to two digits."""
+    rows = [
+        {
+            "algorithm": one.algorithm,
+            "scores": _rounded(one.scores),
+            "curves": [
+                {"steps": curve.steps.tolist(), "values": _rounded(curve.values)}
+                for curve in one.curves
+            ],
+        }
+        for one in learnt
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n ".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    path.write_text(f"[{lines}]\n", encoding="utf-8")
+
+
+def read_learnt(path: Path) -> list[Learnt]:
+    """What `write_learnt` has kept."""
+    return [
+        Learnt(
+            algorithm=row["algorithm"],
+            scores=row["scores"],
+            curves=[
+                Curve(steps=np.array(one["steps"], np.int64), values=np.array(one["values"]))
+                for one in row["curves"]
+            ],
+        )
+        for row in json.loads(path.read_text(encoding="utf-8"))
+    ]
 
 
 def side_by_side(
@@ -94,3 +130,7 @@ def _draw(axes: Axes, one: Learnt, colour: str) -> int:
 
 def _points(one: Curve) -> tuple[np.ndarray, np.ndarray]:
     return visible(one.steps.astype(np.float64), one.values)
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(one), 2) for one in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from steps.statistics.curves import curve
 from tests import synthetic
 from tests.benchmarks import beside_stable_baselines3 as beside
 from tests.benchmarks import breakout, experiments, learning, stable_baselines3_breakout
-from tests.benchmarks.curves import Learnt, side_by_side
+from tests.benchmarks.curves import Learnt, read_learnt, side_by_side
 from tests.benchmarks.experiments import Experiment, run_together
 from tests.benchmarks.goals import GOALS, LONG, RUNS, SEED, Goal
 from tests.benchmarks.verdicts import (
@@ -231,10 +232,47 @@ def test_the_reference_trains_for_as_long_with_the_same_settings(pair: beside.Pa
         assert arguments["learning_starts"] == ours.learning_starts
 
 
-def test_curves_of_the_reference_are_means_of_the_episodes_in_each_part() -> None:
-    ended = [[10, 1.0], [12, 3.0], [1000, 7.0]]
-    curve = beside.curve({"steps": 1000, "training": ended})
-    assert (curve.steps.tolist(), curve.values.tolist()) == ([15, 1000], [2.0, 7.0])
+def test_curves_are_means_of_the_episodes_in_each_part() -> None:
+    found = beside.in_parts([10, 12, 1000], [1.0, 3.0, 7.0], 1000)
+    assert (found.steps.tolist(), found.values.tolist()) == ([15, 1000], [2.0, 7.0])
+
+
+def test_figures_are_drawn_from_what_was_recorded_without_the_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = next(one for one in beside.PAIRS if one.name == "ppo-inverted-pendulum")
+    monkeypatch.setattr(beside, "FIGURES", {"beside": (pair.name,)})
+    monkeypatch.setattr(beside, "PICTURES", tmp_path / "pictures")
+    outdir, recorded = tmp_path / "outdir", tmp_path / "recorded"
+    directory = pair.ours(outdir).directory
+    synthetic.experiment(directory, ("complete",) * RUNS, game="inverted-pendulum")
+    for run in range(RUNS):
+        beside.keep(pair, outdir, recorded)
+        beside.draw(recorded)
+        assert not recorded.exists() and not beside.PICTURES.exists(), "a run of theirs is missing"
+        result = {
+            "asked": beside.asked(pair, run),
+            "steps": 51_200,
+            "training": [[100, 9.0], [50_000, 800.126 + run]],
+            "returns": [1000.0, 990.0],
+        }
+        path = pair.theirs(outdir, run)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(result))
+    beside.keep(pair, outdir, recorded)
+    shutil.rmtree(outdir)
+    beside.draw(recorded)
+    assert (beside.PICTURES / "beside.png").stat().st_size > 10_000
+    ours, theirs = read_learnt(beside.curves_file(recorded, pair.name))
+    assert (ours.algorithm, len(ours.curves)) == ("ours", RUNS)
+    assert theirs.scores == [995.0] * RUNS
+    assert [one.values.tolist() for one in theirs.curves] == [
+        [9.0, 800.13],
+        [9.0, 801.13],
+        [9.0, 802.13],
+    ]
+    (row,) = json.loads((recorded / "beside-stable-baselines3.json").read_text())
+    assert (row["game"], row["reference"]) == ("inverted-pendulum", [995.0] * RUNS)
 
 
 def test_no_two_goals_share_a_directory(tmp_path: Path) -> None:
