@@ -91,6 +91,10 @@ def test_every_command_has_its_place_in_the_reference() -> None:
     spec.loader.exec_module(pages)
     modules = {f"steps.{path.stem}" for path in (ROOT / "steps").glob("[a-z]*.py")}
     assert sorted(pages.COMMANDS) == sorted({*pages.SUBMIT, *modules})
+    shown = pages.commands()
+    assert "steps.track [-h] --outdir OUTDIR [--run RUN]" in shown
+    for word in ("Raises `", "Returns ", "the first all", "\n    network or"):
+        assert word not in shown, "said to whoever calls the function, not the command"
 
 
 def test_what_needs_the_evaluation_may_be_left_out() -> None:
