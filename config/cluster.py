@@ -129,7 +129,10 @@ class Pool:
         read_labels, default={}, form="a mapping of labels to values", help="labels of the pods"
     )
     annotations: Mapping[str, str] = setting(
-        read_annotations, default={}, form="a mapping of names to texts", help="their annotations"
+        read_annotations,
+        default={},
+        form="a mapping of names to texts",
+        help="annotations of the pods",
     )
     secrets: tuple[Secret, ...] = setting(
         read_secrets,

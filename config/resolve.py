@@ -41,8 +41,8 @@ DONE_AGAIN = 50
 many): one checkpoint interval and the epoch under way.
 """
 STEPS = "steps"
-"""The parameter that says the length of a training in other words than `epochs`: a resolved
-experiment has epochs only.
+"""The parameter that gives the length of a training in environment steps, in place of `epochs`. A
+resolved experiment holds epochs only.
 """
 NOT_RECORDED = (STEPS, NOTIFY)
 """The parameters that experiment.yaml does not hold."""
@@ -61,8 +61,9 @@ class Resolved:
     that the algorithm declares. packages: name -> version of the packages with the user's own code.
     actor_settings, worker_settings: None without actors, or without workers. origin: the identity
     hash of the experiment at `start_from`; empty without one, and until it has been read there.
-    recorded: SHA-256 of the file of games to imitate; empty in the same cases. first_epochs: the
-    length that the trainings had when the directory was made, if they have another one now; else 0.
+    recorded: SHA-256 of the file of games to imitate; empty without one, and until it has been read.
+    first_epochs: the length that the trainings had when the directory was made, if they have another
+    one now; else 0.
     """
 
     algorithm: str
@@ -111,7 +112,7 @@ class Resolved:
 
     @property
     def network(self) -> str | None:
-        """The import path of the user's own network."""
+        """The import path of the user's own network; None without one."""
         return _network(self.hyperparameters)
 
     @property
@@ -455,7 +456,9 @@ def _of_members(owner: type[Any], given: Mapping[str, str]) -> Any:
 
 
 def _network(hyperparameters: Any) -> str | None:
-    """The network's import path. Raises `BadInput` if the algorithm does not let it be replaced."""
+    """The import path of the user's own network; None without one, and for an algorithm whose network
+    cannot be replaced.
+    """
     network: str | None = getattr(hyperparameters, "network", None)
     return network
 

@@ -96,7 +96,8 @@ def rows(kind: type[Any], path: str = "") -> Iterator[Row]:
         elif field.metadata:
             parameter = of_field(field, hints[field.name])
             default = "" if parameter.default is MISSING else to_text(parameter.default)
-            yield Row(name, default, parameter.allowed, parameter.help)
+            unit = f" ({parameter.unit})" if parameter.unit else ""
+            yield Row(name, default, parameter.allowed + unit, parameter.help)
         else:
             yield from rows(_dataclass_of(hints[field.name]), name)
 

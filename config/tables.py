@@ -126,7 +126,7 @@ def _like_most(suite: Suite) -> Game:
 def _default(info: ParameterInfo) -> str:
     if info.section in WITHOUT_PRESETS:
         return f"`{info.default}`" if info.default else ""
-    return f"the preset's, else `{info.fallback}`"
+    return f"the preset's, else {f'`{info.fallback}`' if info.fallback else 'empty'}"
 
 
 def _allowed(info: ParameterInfo) -> str:

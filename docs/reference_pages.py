@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from config.algorithms import ALGORITHMS
-from config.pipeline import NOTICE, STEPS, STUDY_STEPS
+from config.pipeline import NOTICE, SEARCH_STEPS, STEPS, STUDY_STEPS
 from config.sections import rows
 from config.slurm import POOLS, SECTION, Slurm
 from config.tables import cluster_tables, parameter_tables, preset_table, title
@@ -23,7 +23,13 @@ from config.tables import cluster_tables, parameter_tables, preset_table, title
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = ("workflows.submit", "workflows.local.__main__")
 BY_HAND = ("steps.browse", "steps.check", "steps.export", "steps.prune", "steps.versus")
-COMMANDS = (*SUBMIT, *(step.module for step in (*STEPS, *STUDY_STEPS, NOTICE)), *BY_HAND)
+OF_THE_DAG = (*STEPS, *STUDY_STEPS, *SEARCH_STEPS, NOTICE)
+COMMANDS = tuple(
+    # A search compares by the same steps as a study; a command stands once.
+    dict.fromkeys(
+        [*SUBMIT, *(step.module for step in OF_THE_DAG), "steps.wait_for_training", *BY_HAND]
+    )
+)
 WIDTH = 100  # columns of a help text
 
 
@@ -58,7 +64,7 @@ def cluster_settings() -> str:
 def slurm() -> str:
     """The settings of a Slurm cluster; those of the pools `actor` and `cpu` are those of `gpu`."""
     repeated = tuple(f"slurm.{pool}." for pool in POOLS[1:])
-    lines = ["| setting | default | allowed | |", "|---|---|---|---|"]
+    lines = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
     for row in rows(Slurm, SECTION):
         if not row.name.startswith(repeated):
             allowed = row.allowed.replace("|", "\\|")

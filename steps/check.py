@@ -1,6 +1,10 @@
 """The contract tests as a command: `python -m steps.check my_lab.ddqn:ALGORITHM`, or
 `my_lab.nets:Impala`, `my_lab.envs:Maze`, `my_lab.games:Nim`, or a game's name.
 
+Prints a line for each rule that the algorithm, network, environment or game must follow, and exits
+with 2 if one is broken. A network or an environment is tried with an algorithm, by default one of
+this project's; a game for self-play is tried alone.
+
 It is not a step of the DAG. It writes only to a temporary directory, in which the algorithm is
 trained, killed and continued.
 """
@@ -60,11 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
-    """Print a line for each rule that the algorithm, network, environment or game must follow. A
-    network or an environment is tried with an algorithm, by default one of this project's; a game
-    for self-play is tried alone.
-
-    Raises `BadInput` for what cannot be found, imported, or resolved.
+    """Try every rule and print a line for each. Returns `BROKEN` if one is broken, else 0. Raises
+    `BadInput` for what cannot be found, imported, or resolved.
     """
     if _is_for_self_play(what):
         if algorithm or given:
@@ -258,7 +259,7 @@ def _run(step: str, arguments: list[str], fault: str = "") -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m steps.check",
-        description=f"{(__doc__ or '').strip()}\n\n{(check.__doc__ or '').strip()}",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

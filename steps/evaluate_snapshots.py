@@ -60,7 +60,9 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def evaluate_snapshots(context: StepContext) -> dict[str, Any] | Skipped:
-    """Evaluate the snapshots that are not evaluated yet."""
+    """Play fresh episodes with those snapshots of one run's policy that are not evaluated yet, and
+    write a table for each. With `--role part` only one part of the snapshots is played.
+    """
     if not context.resolved.experiment.evaluations:
         return Skipped("evaluations is 0")
     steps = chosen_steps(context)

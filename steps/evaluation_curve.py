@@ -50,7 +50,9 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def evaluation_curve(context: StepContext) -> dict[str, Any] | Skipped:
-    """Write the curve, measure the best snapshot again, and draw."""
+    """Write and draw the evaluation curve of one run, and measure its best snapshot again with other
+    seeds.
+    """
     run = context.run
     resolved = context.resolved
     measure = resolved.measure

@@ -41,8 +41,8 @@ def export(parsed: argparse.Namespace) -> int:
     observations.
 
     Input: observation, as the environment gives it. Outputs: action, the most probable one; logits,
-    or mean and log_std of continuous actions (TD3: neither); value. Needs the packages onnx and
-    onnxscript.
+    or mean and log_std of continuous actions (TD3: neither); value. DQN: action and q. Policies with
+    a memory take and give its state, too. Needs the packages onnx and onnxscript.
     """
     outdir = check_outdir(parsed.outdir, os.environ.get("STORAGE") or None)
     if not outdir.is_dir():  # before pandas is imported

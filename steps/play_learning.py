@@ -40,7 +40,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def play_learning(context: StepContext) -> dict[str, Any] | Skipped:
-    """Film the snapshots of one run."""
+    """Film how the policy of one run learnt: a few seconds of an episode of each of its snapshots."""
     return film_or_skip(context, _unfilmed(context), _film)
 
 

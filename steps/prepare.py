@@ -1,10 +1,10 @@
-"""The one door of an experiment: `python -m steps.prepare --algorithm ppo -p game=cartpole -p
+"""The first step of an experiment: `python -m steps.prepare --algorithm ppo -p game=cartpole -p
 outdir=results/cartpole`.
 
-Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list
-of runs, of those that are trained already, and what Argo reads of the experiment. Bad input fails here,
-before anything is written and before a GPU pod exists. The same again continues the experiment and
-changes nothing.
+Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs to Argo the
+list of runs, those that are trained already, and the parameters that the manifest uses. Bad input
+fails here, before anything is written and before a GPU pod exists. Run again with the same parameters,
+it continues the experiment and changes nothing.
 """
 
 from __future__ import annotations
@@ -392,7 +392,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--study",
         action="store_true",
-        help="the outdir is that of an experiment of a study: the study says what it is",
+        help="the outdir lies in that of a study, whose files say what the experiment is",
     )
     parser.add_argument(
         "--parameters",
@@ -404,12 +404,13 @@ def _parser() -> argparse.ArgumentParser:
         "--call",
         default="",
         metavar="NODE",
-        help="which of a workflow's experiments this is: {{node.name}}",
+        help="node of the workflow that runs this experiment, {{node.name}}: it tells the experiments "
+        "of one workflow apart",
     )
     parser.add_argument(
         "--workflow-parameters",
         metavar="JSON",
-        help="those of the whole workflow; one of them called 'parameters' is refused",
+        help="the parameters of the whole workflow, in the same form; one called 'parameters' is refused",
     )
     parser.add_argument(
         "-p",

@@ -70,7 +70,9 @@ def _release(path: Path, uid: str) -> None:
 
 
 def report(context: StepContext) -> dict[str, Any]:
-    """Write report.html about whatever the experiment has left. Returns whether it is complete."""
+    """Write report.html about whatever the experiment has left. Exits with 5 if the experiment is
+    incomplete.
+    """
     wait_for_running(context)
     if context.arguments.workflow_status == "Succeeded":
         context.wait_for_runs()

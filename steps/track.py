@@ -10,6 +10,7 @@ Nothing of an experiment depends on it: what a tracker does not take is kept, wi
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     of_run = any(word.partition("=")[0] == "--run" for word in words)
     if words and not of_run and "--help" not in words and "-h" not in words:
         return track_rest.main(words)
-    return run_step(TRACK, track, inputs=inputs, complete=is_complete, argv=words)
+    return run_step(TRACK, track, inputs=inputs, complete=is_complete, arguments=_usage, argv=words)
+
+
+def _usage(parser: argparse.ArgumentParser) -> None:
+    """Say that `--run` may be left out, which the parser of a run's step does not know."""
+    parser.usage = f"{parser.prog} [-h] --outdir OUTDIR [--run RUN]"
 
 
 def track(context: StepContext) -> Mapping[str, Any] | Skipped:

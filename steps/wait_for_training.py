@@ -1,13 +1,14 @@
 """Waits until this workflow trains a run: `python -m steps.wait_for_training --outdir … --run 0`.
 
-Actors and workers start behind it. They ask for far more than this process, and what they hold while
-the learner or the trainer waits for room may be what it waits for.
+Actors and workers start only after it. If they started at once, they would hold processors and memory
+while their learner or trainer still waits for room on the cluster, perhaps for what they hold.
 
-It ends with 0 when the training runs or needs no helpers any more, and writes nothing.
+It exits with 0 as soon as the training runs, has ended or pauses, and writes nothing.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Wait and return the exit code."""
     stop = StopRequest()
     stop.install()
-    parser = command_parser("steps.wait_for_training", wait_for_training, True)
+    parser = command_parser("steps.wait_for_training", sys.modules[__name__], True)
     pausing.add_until(parser)
     parsed = parser.parse_args(argv)
     return guarded(NAME, lambda: wait_for_training(begin_context(NAME, parsed, stop)))

@@ -13,7 +13,7 @@ et al. 2016, arXiv:1509.06461); `dueling` (Wang et al. 2016, `agents.networks.ac
 arXiv:1710.10044).
 
 What others got wrong and this does not: truncation is not termination; the observation after a
-reset is nobody's successor (`agents.experience.replay`); Q⁻ is copied while steps are collected and
+reset is the successor of no transition (`agents.experience.replay`); Q⁻ is copied while steps are collected and
 stays as it is in a round of updates, however many; ε depends on the step alone, also after a
 restart; what a mask forbids is neither chosen nor bootstrapped from; a non-finite number never
 reaches the optimiser; every generator is this training's own.
@@ -115,7 +115,9 @@ def quantile_huber(quantiles: Tensor, targets: Tensor) -> Tensor:
 
 
 def _means_of_unseen(learnt: Sequence[Update]) -> dict[str, float | Tensor]:
-    """`MEANS` as tensors [], of the updates and rows that have a weight; NaN without such."""
+    """The metrics `MEANS` as tensors [] on the device, over the updates and rows whose weight is above
+    0; NaN if there are none.
+    """
     rows = torch.cat([update.weights for update in learnt]) > 0
     updates = torch.stack([(update.weights > 0).any() for update in learnt])
     values = torch.cat([update.values for update in learnt])
@@ -180,7 +182,7 @@ class DQNTrainer:
         self.block = Block[Update](self.device, changed, [self.sampling])
         self.block.looks_at_each |= self.hyper.prioritised
         self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
-        # The updates as machine code, where that is known to find the same.
+        # The updates as machine code, if a comparison has shown that it gives the same results.
         self.compiled = self._compiled()
         self.acting = self.network.frozen()
 
@@ -392,8 +394,8 @@ class DQNTrainer:
         return update
 
     def _unseen_update(self, *inputs: Any) -> tuple[Tensor, ...]:
-        """A batch, Q⁻(o') and the learning rate [] -> an `Update` without its weights, of which
-        nobody has seen a number.
+        """A batch, Q⁻(o') and the learning rate [] -> an `Update` without its weights. None of its
+        numbers is read from the device.
         """
         *columns, target_values, rate = inputs
         batch = Batch(*columns)

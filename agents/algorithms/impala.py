@@ -212,7 +212,7 @@ class IMPALATrainer:
         self.exchange.end()
 
     def _learn(self, batch: Batch) -> None:
-        """Make one update and return its metrics."""
+        """Make one update, and keep its metrics for those of the epoch."""
         # The policy lag is the number of updates by which the weights that began an unroll are
         # behind.
         lags = self.updates - batch.oldest

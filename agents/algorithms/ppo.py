@@ -138,7 +138,8 @@ class PPOTrainer:
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise
         )
-        # All that follows, as machine code, where that is known to find the same.
+        # Rollouts and updates as machine code, if a comparison has shown that it gives the same
+        # results.
         self.compiled = self._compiled()
 
     def _generator(self, run: int, purpose: str) -> torch.Generator:
@@ -293,7 +294,7 @@ class PPOTrainer:
         if hyper.anneal_clip:
             clip_range *= remaining
         learn = self._learn_by_torch if self.compiled is None else self.compiled.learn
-        # Nobody has looked at a number of a GPU before `look`.
+        # On a GPU, `look` is the first that reads a number.
         learnt = self.block.make(lambda: [learn(batch, learning_rate, clip_range)])
         metrics = self.block.look(lambda: self._measured(batch, clip_range, learnt[0]))
         return {"learning_rate": learning_rate, **metrics}
@@ -394,8 +395,8 @@ class PPOTrainer:
         return update
 
     def _unseen_update(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Batch, clip [] and learning rate [] -> an `Update`, of which nobody has seen a number: its
-        block is looked at when it is complete.
+        """Batch, clip [] and learning rate [] -> an `Update`. None of its numbers is read from the
+        device before its block is complete.
         """
         loss, log_ratio, parts = self.gradients(*inputs[:-1])
         norm = self.optimiser.clip_unseen_gradients(self.hyper.max_gradient_norm)

@@ -1,4 +1,5 @@
-"""The environments of a training: every ended one begins anew before the next step; knows no torch.
+"""The environments of a training. One whose episode has ended begins another before the next step.
+torch is not imported.
 
 A checkpoint brings them back without a state of their own (gymnasium has no interface for it): it
 holds the number of each environment's last seeding and the actions since then, and loading replays
@@ -35,7 +36,7 @@ ATARI_SEED_STEPS = 4000
 """An Atari game is seeded at the first end after so many steps of its own: that takes 110 ms, going
 on 6. Others: at every end."""
 ROWS_BETWEEN = 16
-"""Replayed steps after which whoever loads may interrupt."""
+"""While a checkpoint is loaded, `between` is called once in so many replayed steps."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,8 @@ class TrainingEnvironments:
     whatever is sent; masks [N, P]: which actions are allowed there, None for environments that say
     nothing of it. groups: the environments that step together. Atari's step on threads of their
     own: where torch has more than one, too, or a GPU computes, one half is emulated, or reset, while
-    the network looks at the other. A group is to be settled between `receive` and all that follows.
+    the network looks at the other. After `receive`, call `settle` for the group before anything else
+    is done with it.
     """
 
     def __init__(
@@ -83,10 +85,10 @@ class TrainingEnvironments:
         in_halves: bool = False,
         beside_accelerator: bool = False,
     ) -> None:
-        """actor: which of several in one run, each with seeds of its own; in_halves: as two groups
-        wherever there are two, for whoever has something to do between their steps;
-        beside_accelerator: whether the network is elsewhere, and all processors of the pod are
-        theirs.
+        """actor: which of several in one run, each with seeds of its own; in_halves: whether two or
+        more environments step as two groups, so that the caller can work on one group while the other
+        steps; beside_accelerator: whether the network computes on a GPU, so that the environments
+        may use all processors of the pod.
         """
         self._resolved = resolved
         self._run = run
@@ -199,12 +201,15 @@ class TrainingEnvironments:
 
     @property
     def seedings(self) -> np.ndarray:
-        """How often each environment was seeded, [N]; what steps them elsewhere counts on in it."""
+        """How often each environment was seeded, [N]. A compiled function that steps them goes on
+        counting in this array.
+        """
         return self._seedings
 
     def take_over(self, actions: np.ndarray, last_ends: np.ndarray) -> None:
-        """Take over the native CartPoles from what has stepped them: actions [T, N], and the number of
-        steps [N] until each one's last end of an episode, 0 without one.
+        """Take over the native CartPoles from the compiled function that has stepped them. actions:
+        [T, N]; last_ends [N]: the number of these steps up to the last end of an episode of each, 0
+        without one.
         """
         self._logs[0].extend(actions, last_ends)
         self.observation[:] = self._made[0].state.T  # type: ignore[attr-defined]
@@ -320,8 +325,8 @@ class TrainingEnvironments:
         """Replay; bool [N]: the environments that did not arrive where they were, and have begun
         another episode instead.
 
-        All go in step to the same end: one whose log is shorter is seeded later. between: called
-        every few steps; may raise.
+        All environments step together and end in the same step, so one whose log is shorter is
+        seeded later. between: called every few steps; may raise.
         """
         longest = int(max(state["lengths"]))
         started_s = time.perf_counter()
@@ -390,7 +395,9 @@ class TrainingEnvironments:
 
 
 def halves(count: int) -> tuple[slice, ...]:
-    """The groups of so many environments: two, of which the first may have one more; or the one."""
+    """Split so many environments into two groups, of which the first may have one more. A single
+    environment is one group.
+    """
     middle = -(-count // 2)
     return (slice(0, middle), slice(middle, count))[: min(2, count)]
 

@@ -29,7 +29,7 @@ def add_roles(
         "--role",
         choices=roles,
         default=roles[0],
-        help=f"what this process does; the first {' or '.join(answering)} answers for the task",
+        help=f"what this process does; default: {' or '.join(answering)}",
     )
     parser.add_argument("--member", type=int, help="which of the processes with this role, from 0")
     parser.set_defaults(roles=tuple(roles), answering=answering)

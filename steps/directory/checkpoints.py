@@ -7,11 +7,11 @@ pickle anywhere.
         streams.json          of a training with streams: the segments that it needs (`segments.py`)
         manifest.json         size and SHA-256 of the others, written last
 
-Two are kept. The loader takes the newest that verifies and says what it skipped. A training that
-continues verifies the growing files beside it, too (`record["files"]`): one that does not begin
-with what the checkpoint counts on belongs to another attempt, or was changed. So it does with the
-segments of its streams. numpy and safetensors are imported only to load and to save, so that other
-steps can list and verify checkpoints without them.
+Two are kept. The loader takes the newest that verifies and says what it skipped. If a training will
+continue from it, the loader also verifies the segments of its streams, and the files that grow beside
+the checkpoints (`record["files"]` has their lengths and checksums): a file that begins with other
+bytes was changed, or belongs to another attempt. numpy and safetensors are imported only to load and
+to save, so that other steps can list and verify checkpoints without them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ RECORD_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "resources_csv": int,
     "wall_s": (int, float),
 }
-"""The types of what a step has saved beside a trainer's state, where it is there."""
+"""The types of the entries of `record`, which a step saves beside a trainer's state; some may be absent."""
 
 RECORDER_KINDS: Mapping[str, type] = {"offset": int, "recent": list, "interval": dict}
 INTERVAL_KINDS: Mapping[str, type] = {
@@ -394,7 +394,7 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
 
 def _recorder_kinds(recorder: object) -> list[tuple[str, object, type | tuple[type, ...]]]:
     """What is inside of `record.recorder`: each value with its name and the type it must have.
-    Raises `DamagedError` for an interval with fields that none has.
+    Raises `DamagedError` for an interval with an unknown field.
     """
     if not isinstance(recorder, dict):
         return []
@@ -423,8 +423,8 @@ def _recorder_kinds(recorder: object) -> list[tuple[str, object, type | tuple[ty
 
 @contextlib.contextmanager
 def fitting(path: Path, remedy: str) -> Iterator[None]:
-    """While a program takes over a verified state: raise `NoUsableState`, which names the checkpoint
-    and what to do, for what an unfit state makes it raise. Checksums say nothing of what a state is.
+    """Turn what a trainer raises while it loads a verified state into `NoUsableState`, which names the
+    checkpoint and what to do: checksums show that a state is as it was saved, not that it fits.
     """
     try:
         yield

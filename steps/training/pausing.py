@@ -28,7 +28,7 @@ def add_until(parser: argparse.ArgumentParser) -> None:
         "--until",
         default="",
         metavar="EPOCH",
-        help="pause after this epoch of the training; empty: train to the end",
+        help="epoch after which the training pauses; empty: it goes on to its end",
     )
 
 

@@ -14,6 +14,8 @@ from config.described import parameters
 from config.given import from_assignments
 from config.resolve import resolve
 from config.tables import parameter_tables, preset_table
+from steps.command.repeats import MOST_FAILURES, MOST_KILLS
+from workflows.dag.pods import LONGEST_WAIT, TRAINING_RETRIES
 from workflows.dag.render import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +52,22 @@ def test_every_target_that_is_named_exists() -> None:
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, flags=re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def test_what_resuming_says_of_retries_is_so() -> None:
+    text = " ".join(TEXTS[Path("docs/resuming.md")].split())
+    assert LONGEST_WAIT == "1m"
+    assert f"up to {TRAINING_RETRIES:,} more times, with pauses of up to one minute" in text
+    assert f"failed {MOST_FAILURES} times or was killed {MOST_KILLS} times in a row" in text
+
+
+def test_resuming_names_every_algorithm_whose_length_may_be_fixed() -> None:
+    names = {"ppo-lstm": "recurrent PPO", "async-sac": "asynchronous SAC", "alphazero": "AlphaZero"}
+    cells = re.findall(
+        r"^\| ([^|]*) \| [^|]*`anneal_learning_rate", TEXTS[Path("docs/resuming.md")], re.M
+    )
+    named = {name for cell in cells for name in cell.split(", ")}
+    assert named == {names.get(name, name.upper()) for name in ALGORITHMS}
 
 
 def commands() -> list[list[str]]:

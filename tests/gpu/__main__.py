@@ -105,13 +105,28 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument(
-        "--quick", action="store_true", help="seconds of everything: of a processor"
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="where everything computes; cpu tries the script itself (default %(default)s)",
     )
-    parser.add_argument("--minutes", type=float, default=8.0, help="of all parts (default 8)")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "gpu", metavar="FOLDER")
-    parser.add_argument("--part", action="append", metavar="NAME", help="only this one")
+    parser.add_argument(
+        "--quick", action="store_true", help="run each part for a few seconds, as on a processor"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=8.0, help="time for all parts together (default 8)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "results" / "gpu",
+        metavar="FOLDER",
+        help="where gpu.txt and the experiments go (default results/gpu)",
+    )
+    parser.add_argument(
+        "--part", action="append", metavar="NAME", help="run only this part; may be repeated"
+    )
     arguments = parser.parse_args(words)
     parts = chosen(table(arguments.device, arguments.out, quick=arguments.quick), arguments.part)
     if parts is None:

@@ -80,10 +80,14 @@ class Found:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder of goals.json")
     parser.add_argument("--leanrl", type=Path, help="a checkout of LeanRL")
-    parser.add_argument("--minutes", type=float, default=9.5)
-    parser.add_argument("--quick", action="store_true", help="seconds of everything")
+    parser.add_argument(
+        "--minutes", type=float, default=9.5, help="time for all figures (default %(default)s)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="measure each figure for a few seconds"
+    )
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not has_cuda():
         print("nothing can be measured: torch finds no usable GPU", file=sys.stderr)

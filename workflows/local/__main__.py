@@ -168,7 +168,10 @@ def _parser() -> argparse.ArgumentParser:
         "goes on when the same is started again",
     )
     parser.add_argument(
-        "--cluster", type=Path, metavar="FILE", help="settings for --slurm, in its section slurm"
+        "--cluster",
+        type=Path,
+        metavar="FILE",
+        help="file whose section slurm has the settings for --slurm",
     )
     return parser
 

@@ -168,7 +168,8 @@ def parser() -> argparse.ArgumentParser:
         "--cluster",
         metavar="FILE",
         type=Path,
-        help="settings of your own cluster, over those of config/cluster.yaml; with a section slurm",
+        help="settings of your own cluster, which override those of config/cluster.yaml; those of Slurm "
+        "are in its section slurm",
     )
     add(
         "--storage",

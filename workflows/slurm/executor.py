@@ -1,8 +1,8 @@
 """Runs pods as jobs of Slurm: an executor of the local engine.
 
-A quarter of a second is the time between two looks into the shared directory, where jobs say that they have
-begun and ended; two seconds are the least between two questions to Slurm, whose word decides wherever a
-pod did not end by itself.
+Jobs write into the shared directory that they have begun and ended, and the executor looks there every
+quarter of a second. It asks Slurm at most once in two seconds, and follows its answer wherever a pod did not
+end by itself.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ BEAT_S = owner.LEASE_S / owner.HEARTBEATS_PER_LEASE
 SURE_AFTER = 2
 """Listings that must agree before a pod that did not end by itself is given up."""
 NEVER_RAN_S = 5.0
-"""How long the end of a job is awaited that probably never ran."""
+"""How long to wait for the end of a job that probably never ran."""
 CLOSING_S = 90.0
 LAUNCH_FAILED = "LAUNCH_FAILED"
 
 
 @dataclass(eq=False)
 class Job:
-    """A pod, over all the jobs in which it runs. id: of the present one. noted_s: since when it is known.
-    unseen, ended_seen: listings in a row that did not have the job, or had it as ended.
+    """A pod, over all the jobs in which it runs. link: how many of its jobs came before the present one.
+    id: Slurm's, of the present one. noted_s: since when this id is known. unseen, ended_seen: listings in a
+    row that did not have the job, or had it as ended.
     """
 
     owner: OnSlurm
@@ -73,7 +74,7 @@ class Job:
         return key_of(self.order.pod, self.link)
 
     def release(self) -> None:
-        """The place in the queue is given back when the job has ended, which may be later."""
+        """Do nothing: the place in the queue is given back when the job has ended, which may be later."""
 
     async def wait(self) -> End:
         """Wait for its end. Raises `LostPod`."""
@@ -165,11 +166,11 @@ class OnSlurm:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def folder(self, pod: str) -> Path:
-        """On the shared directory."""
+        """The pod's folder, on the shared directory."""
         return self._record.folder(pod)
 
     def fields(self, pod: str) -> Mapping[str, str]:
-        """What only the node knows, is filled in there."""
+        """Placeholders for what only the node knows; the job replaces them there."""
         return {
             "spec.nodeName": job_program.NODE,
             "status.hostIP": job_program.ADDRESS,
@@ -177,11 +178,11 @@ class OnSlurm:
         }
 
     def scratch(self, pod: str) -> Path | None:
-        """On the node."""
+        """The pod's folder for temporary files, on the node."""
         return scripts.scratch(self._slurm, self._uid, pod)
 
     async def remove(self, pod: str) -> None:
-        """The outputs stay: an engine that goes on reads them again."""
+        """Do nothing: the outputs stay, because an engine that goes on reads them again."""
 
     async def room(self, order: Order) -> Job:
         """Submit the pod and wait until its job has begun, or, if an earlier engine has seen its end,
@@ -431,7 +432,9 @@ class OnSlurm:
         task.add_done_callback(self._tasks.discard)
 
     async def _kept(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A loop that fails for a reason that nobody expected must not let the workflow wait for ever."""
+        """Repeat a loop for ever. If it fails for a reason that nobody expected, all jobs are given up, so
+        that the workflow does not wait for ever.
+        """
         while True:
             try:
                 await loop()
@@ -441,7 +444,7 @@ class OnSlurm:
             await asyncio.sleep(LOOK_S)
 
     async def _of(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
-        """The same for what concerns one job."""
+        """Do the work for one job, which is given up if the work fails for a reason that nobody expected."""
         try:
             await work
         except Exception as error:

@@ -213,6 +213,8 @@ def test_settings_that_the_hints_name_exist() -> None:
 
 def test_every_setting_has_help_and_allowed_values() -> None:
     found = list(rows(Cluster))
+    allowed = {row.name: row.allowed for row in found}
+    assert allowed["grace_period_s"] == "an integer from 1 to 86400 (s)"
     assert {row.name for row in found} >= {"gpu.requests.cpu", "cpu.pod_patch", "run_as_user"}
     assert [row for row in found if not row.help or not row.allowed] == []
     assert next(row.name for row in rows(Pool)) == "requests.cpu"

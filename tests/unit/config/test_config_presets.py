@@ -57,6 +57,7 @@ def test_every_algorithm_has_a_preset_a_topology_and_tables(algorithm: str) -> N
         assert f"| `{info.name}` |" in table
         assert info.help in table
     assert all(line.startswith("| ") and line.endswith(" |") for line in table.splitlines())
+    assert "``" not in table, "an empty default is named in words"
     assert " | other |" in preset_table(algorithm).splitlines()[0]
 
 

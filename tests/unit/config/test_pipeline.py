@@ -79,14 +79,22 @@ def test_the_first_step_of_a_study_and_the_last_have_a_deadline() -> None:
 @pytest.mark.parametrize(
     "step", [*pipeline.STEPS, *pipeline.STUDY_STEPS], ids=lambda step: step.name
 )
-def test_every_step_has_a_module_with_main_and_a_place_in_the_reference(step: Step) -> None:
+def test_every_step_has_a_module_with_main(step: Step) -> None:
+    assert pipeline.find(step.name) is step
+    assert callable(importlib.import_module(step.module).main)
+
+
+def test_every_command_has_its_place_in_the_reference() -> None:
     spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "reference_pages.py")
     assert spec is not None and spec.loader is not None
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
-    assert step.module in pages.COMMANDS
-    assert pipeline.find(step.name) is step
-    assert callable(importlib.import_module(step.module).main)
+    modules = {f"steps.{path.stem}" for path in (ROOT / "steps").glob("[a-z]*.py")}
+    assert sorted(pages.COMMANDS) == sorted({*pages.SUBMIT, *modules})
+    shown = pages.commands()
+    assert "steps.track [-h] --outdir OUTDIR [--run RUN]" in shown
+    for word in ("Raises `", "Returns ", "the first all", "\n    network or"):
+        assert word not in shown, "said to whoever calls the function, not the command"
 
 
 def test_what_needs_the_evaluation_may_be_left_out() -> None:

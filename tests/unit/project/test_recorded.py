@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -48,6 +49,23 @@ def test_every_committed_file_becomes_a_table(result_tables: Any, tmp_path: Path
         assert len(rows) > 3
         assert len({line.count("|") for line in rows}) == 1, "each row has every column"
         assert "Measured on: " in text
+
+
+def test_the_readme_has_the_returns_that_are_recorded() -> None:
+    rows = json.loads((FOLDER / "learning.json").read_text(encoding="utf-8"))
+    means = {(row["algorithm"], row["game"]): fmean(row["returns"]) for row in rows}
+    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+
+    def written(*cases: tuple[str, str]) -> str:
+        return ", ".join(f"{means[case]:.0f}".replace("-", "−") for case in cases)
+
+    hidden = "cartpole-no-velocity"
+    ppo = written(("ppo", "cartpole"), ("ppo", "lunarlander"), ("ppo", "mountaincar"))
+    replayed = written(("dqn", "cartpole"), ("sac", "pendulum"), ("td3", "pendulum"))
+    remembering = written(("ppo-lstm", hidden), ("r2d2", hidden))
+    forgetful = written(("ppo", hidden), ("r2d2-forgetful", hidden))
+    for numbers in (ppo, replayed, f"{remembering}; without a memory {forgetful}"):
+        assert f"(docs/results.md#learning) | {numbers} |" in readme
 
 
 def test_a_missed_bound_is_said(result_tables: Any) -> None:

@@ -246,8 +246,8 @@ def _check(tokens: list[Token]) -> None:
 
 
 class _Evaluation:
-    """Recursive descent over the tokens, evaluating as it goes; both sides are always parsed, short
-    circuits yield no error.
+    """Recursive descent over the tokens. Each method returns a function that computes its part, so
+    that a side which `&&`, `||`, `?` or `??` does not need is parsed but never computed.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
