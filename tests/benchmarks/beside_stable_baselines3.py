@@ -103,18 +103,24 @@ PAIRS = (
     ),
 )
 """The presets of MuJoCo's games for ppo have the settings of `fallback.yaml`, as a test says."""
+SAME = "return of training episodes, with the same settings"
+OWN = "return of training episodes: ours with the settings of fallback.yaml, theirs with its own"
 FIGURES = {
-    "beside-mujoco": ("ppo-hopper", "ppo-halfcheetah", "ppo-walker2d"),
-    "beside-replayed": ("sac-hopper", "sac-halfcheetah", "td3-hopper", "td3-halfcheetah"),
+    "beside-mujoco": (SAME, ("ppo-hopper", "ppo-halfcheetah", "ppo-walker2d")),
+    "beside-fallback": (OWN, tuple(pair.name for pair in PAIRS if pair.defaults)),
+    "beside-replayed": (
+        SAME,
+        tuple(f"{one}-{game}" for one in ("sac", "td3") for game in ("hopper", "halfcheetah")),
+    ),
     "beside-minatar": (
-        "ppo-minatar-breakout",
-        "ppo-minatar-freeway",
-        "dqn-minatar-breakout",
-        "dqn-minatar-freeway",
+        SAME,
+        tuple(
+            f"{one}-minatar-{game}" for one in ("ppo", "dqn") for game in ("breakout", "freeway")
+        ),
     ),
 }
-"""The pictures of the documentation, with the pairs of their panels."""
-TITLES = ("Beside Stable-Baselines3", "return of training episodes, with the same settings")
+"""The pictures of the documentation, each with its subtitle and the pairs of its panels."""
+TITLE = "Beside Stable-Baselines3"
 NOTE = "Diamonds: the final policies, 20 episodes of each run."
 
 
@@ -331,14 +337,14 @@ def keep(pair: Pair, outdir: Path, folder: Path) -> None:
 
 def draw(folder: Path) -> None:
     """The figures all of whose pairs were recorded in the folder."""
-    for name, pairs in FIGURES.items():
+    for name, (subtitle, pairs) in FIGURES.items():
         files = {pair: curves_file(folder, pair) for pair in pairs}
         if not all(path.exists() for path in files.values()):
             continue
         stem = PICTURES / name
         with look():
             panels = {pair: read_learnt(path) for pair, path in files.items()}
-            write(side_by_side(*TITLES, panels, NOTE), stem)
+            write(side_by_side(TITLE, subtitle, panels, NOTE), stem)
         print(f"Figure: {stem}.png")
 
 

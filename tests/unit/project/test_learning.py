@@ -241,7 +241,7 @@ def test_figures_are_drawn_from_what_was_recorded_without_the_trainings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = next(one for one in beside.PAIRS if one.name == "ppo-inverted-pendulum")
-    monkeypatch.setattr(beside, "FIGURES", {"beside": (pair.name,)})
+    monkeypatch.setattr(beside, "FIGURES", {"beside": (beside.SAME, (pair.name,))})
     monkeypatch.setattr(beside, "PICTURES", tmp_path / "pictures")
     outdir, recorded = tmp_path / "outdir", tmp_path / "recorded"
     directory = pair.ours(outdir).directory
