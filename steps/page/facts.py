@@ -376,7 +376,8 @@ def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
 def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:
     status = read_status(own.status / f"{name}.json")
     members = _members(name, own) if isinstance(own, RunDirectory) else ()
-    if status is None and run is not None and _is_shared(name):
+    if members and _is_shared(name):
+        # Its own status, if there is one, tells of a start by hand, perhaps long before these.
         status = _together(members)
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
