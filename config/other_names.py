@@ -22,6 +22,7 @@ BATCH = (
     ("rollout_length", "which counts the steps of each environment: rows of the batch / num_envs"),
     ("batch_size", ""),
 )
+LEARNING_RATE = (("learning_rate", "which is that of policy and critics"),)
 RAY_STEPS = (("steps", "which counts the steps of one training and ends it"),)
 OTHER_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     # The experiment.
@@ -55,6 +56,10 @@ OTHER_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "evaluation_duration": (("evaluation_episodes", ""),),
     "save_freq": (("checkpoint_interval", "which counts epochs"),),
     "checkpoint_freq": (("checkpoint_interval", "which counts epochs"),),
+    "eval_freq": (("evaluations", "which is their number over the whole training"),),
+    "evaluation_interval": (("evaluations", "which is their number over the whole training"),),
+    "capture_video": (("video_episodes", "which is a number"),),
+    "cuda": (("device", ""),),
     "num_threads": (("threads", ""),),
     "num_gpus": (("gpus", ""),),
     # Environments, actors and workers.
@@ -68,6 +73,8 @@ OTHER_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "clip_reward": (("clip_rewards", ""),),
     # Optimisation.
     "lr": (("learning_rate", ""),),
+    "policy_lr": LEARNING_RATE,
+    "q_lr": LEARNING_RATE,
     "anneal_lr": (("anneal_learning_rate", ""),),
     "gamma": (("discount", ""),),
     "max_grad_norm": (("max_gradient_norm", ""),),
@@ -87,6 +94,7 @@ OTHER_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "sgd_minibatch_size": MINIBATCH,
     "train_batch_size": BATCH,
     "train_batch_size_per_learner": BATCH,
+    "lam": (("gae_lambda", ""),),
     "lambda": (("gae_lambda", ""),),
     "lambda_": (("gae_lambda", ""),),
     "norm_adv": (("normalise_advantages", ""),),
@@ -106,6 +114,9 @@ OTHER_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "train_frequency": (("train_every", "which counts the steps of all environments"),),
     "gradient_steps": (("updates", ""),),
     "tau": (("target_rate", ""),),
+    "polyak": (("target_rate", "which is 1 - polyak"),),
+    "policy_noise": (("target_noise", ""),),
+    "autotune": (("alpha", "which is learnt where it is empty"),),
     "target_update_interval": (("target_every", ""),),
     "target_network_frequency": (("target_every", ""),),
     "target_network_update_freq": (("target_every", ""),),

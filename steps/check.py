@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 OF_WHAT_IS_SEEN = ("game", "env_options", "wrappers")
 EPOCHS = 6
-KILLED_AT = "mid_row:3:train.csv"
+KILLED_ROW = 3
+KILLED_AT = f"mid_row:{KILLED_ROW}:train.csv"
 RESUMED = "killed and continued, the same bytes"
 SMALL = {
     "epochs": str(EPOCHS),
@@ -147,6 +148,7 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
         )
     texts = given if given.get(STEPS) else {"epochs": str(EPOCHS), **given}
     resolved = resolve(what, texts)
+    _check_length(resolved)
     check_game(resolved)
     said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"
     yield Finding(promise="its descriptor is complete", kept=True, seen=said)
@@ -161,6 +163,8 @@ def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
     from steps.directory.elsewhere import tried_elsewhere
 
     resolved = resolve(algorithm, given)
+    trained = given | _small(algorithm, given)
+    _check_length(resolve(algorithm, trained))
     if needs_a_trial(resolved):
         # First, because an environment that never returns would hold up every other check.
         promise = "a training can use it"
@@ -172,9 +176,20 @@ def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
         yield Finding(promise=promise, kept=True, seen="made, reset and stepped as prepare does")
     further = {
         "film": lambda: _film(resolved),
-        RESUMED: lambda: _killed(algorithm, given | _small(algorithm, given)),
+        RESUMED: lambda: _killed(algorithm, trained),
     }
     yield from tried(EnvironmentChecks(resolved).all() | further)
+
+
+def _check_length(resolved: Resolved) -> None:
+    """Raise `BadInput` for a training that ends before the row in which it would be killed."""
+    rows = -(-resolved.epochs // resolved.experiment.log_interval)
+    if rows < KILLED_ROW:
+        raise BadInput(
+            f"a training with {rows} rows in train.csv (epochs={resolved.epochs}, log_interval="
+            f"{resolved.experiment.log_interval}) cannot be killed and continued; allowed: at least "
+            f"{KILLED_ROW} rows"
+        )
 
 
 def _film(resolved: Resolved) -> str:

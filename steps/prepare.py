@@ -34,6 +34,7 @@ from steps.command.context import StepContext
 from steps.command.main import guarded, refuse_second_process, write_outputs
 from steps.command.stop import StopRequest
 from steps.directory import owner
+from steps.directory.continuing import check_evaluations
 from steps.directory.experiment import (
     ExperimentRecord,
     as_document,
@@ -105,7 +106,6 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     with claimed(directory, me, stop):
         # Again: another workflow may have written the record before the directory was claimed.
         record = _continued(directory, submitted)
-        _refuse_late_evaluations(directory, record)
     context = StepContext(
         task="prepare",
         directory=directory,
@@ -144,18 +144,6 @@ def _of_cell(
         wait_until_seen(lambda: find_cell(directory), stop.check, "what plan has written")
     cell = find_cell(directory)
     return cell.algorithm, together(given, cell.given)
-
-
-def _refuse_late_evaluations(directory: ExperimentDirectory, record: ExperimentRecord) -> None:
-    """Raise `BadInput` for `evaluations` of a training that is complete and kept no snapshot."""
-    given = record.resolved.experiment.evaluations
-    for index in range(record.resolved.experiment.runs if given else 0):
-        run = directory.run(index)
-        if not run.snapshot_steps() and _is_trained(run, record):
-            raise BadInput(
-                f"parameter 'evaluations' cannot be {given}: run {index} was trained with "
-                "evaluations=0, and its snapshots cannot be taken later; allowed: 0, or another outdir"
-            )
 
 
 def _is_trained(run: RunDirectory, record: ExperimentRecord) -> bool:
@@ -238,7 +226,7 @@ def _content(path: Path) -> bytes | None:
 def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
     """The record to write: `submitted` as the continuation of what the directory contains. Raises
     `WrongDirectory`, also where the state of its trainings was deleted, and `BadInput` for a length that
-    they cannot have.
+    they cannot have, or evaluations.
     """
     if not directory.experiment_yaml.exists():
         return submitted
@@ -246,7 +234,9 @@ def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> E
     for index in range(before.resolved.experiment.runs):
         refuse_pruned(directory.run(index))
     check_length(directory, before, submitted.resolved)
-    return continued(before, submitted)
+    record = continued(before, submitted)
+    check_evaluations(directory, record.resolved)
+    return record
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:

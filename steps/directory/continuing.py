@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from config.errors import BadInput, WrongDirectory
 from config.resolve import Resolved
+from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import other_parameters, read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.length import check_length
@@ -11,8 +12,8 @@ from steps.directory.length import check_length
 
 def held_experiment(directory: ExperimentDirectory, resolved: Resolved) -> Resolved | None:
     """The experiment in a directory that `resolved` would continue; None if the directory holds none.
-    Raises `BadInput` for what `prepare` would refuse: other parameters, or a length that its trainings
-    cannot have.
+    Raises `BadInput` for what `prepare` would refuse: other parameters, or a length or evaluations that
+    its trainings cannot have.
     """
     if not directory.experiment_yaml.exists():
         return None
@@ -26,4 +27,17 @@ def held_experiment(directory: ExperimentDirectory, resolved: Resolved) -> Resol
         raise BadInput(
             f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
         )
+    check_evaluations(directory, resolved)
     return record.resolved
+
+
+def check_evaluations(directory: ExperimentDirectory, now: Resolved) -> None:
+    """Raise `BadInput` for `evaluations` of a training that is complete and kept no snapshot."""
+    given = now.experiment.evaluations
+    for index in range(now.experiment.runs if given else 0):
+        run = directory.run(index)
+        if not run.snapshot_steps() and trained_epochs(run) >= now.epochs:
+            raise BadInput(
+                f"parameter 'evaluations' cannot be {given}: run {index} was trained with "
+                "evaluations=0, and its snapshots cannot be taken later; allowed: 0, or another outdir"
+            )

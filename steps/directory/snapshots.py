@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 REMEDY = "delete it, and the curve of this run does without it"
 DIGEST = "snapshot"
 """The column of a table of episodes with the digest of the snapshot that played them."""
-HOW_MANY = ("evaluation_episodes", "video_episodes", "opponents")
+NOT_HOW = ("evaluation_episodes", "video_episodes", "evaluate_above", "opponents")
 """Parameters of later steps that change nothing in how a snapshot plays."""
 MOST_IN_A_PART = 5
 MOST_PARTS = 8
@@ -91,7 +91,7 @@ def digest(run: RunDirectory, step: int, resolved: Resolved) -> str:
         return ""
     how: dict[str, Any] = {}
     for section in resolved.later().values():
-        how |= {name: value for name, value in section.items() if name not in HOW_MANY}
+        how |= {name: value for name, value in section.items() if name not in NOT_HOW}
     return hashlib.sha256(content + json.dumps(how, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -36,6 +36,7 @@ from steps.page.summary import parsed
 
 TAIL_LINES = 14
 TAIL_BYTES = 8192
+FILM = re.compile(r"episode-[0-9]{1,6}\.mp4")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
 
@@ -141,11 +142,8 @@ class Run:
         """What `play` recorded about a film: its length, whether it was cut, whether it is the
         evaluated episode, and as the environment drew it.
         """
-        status = self.tasks["play"].status
-        noted = status.details.get("videos") if status else None
-        # A status file may be damaged or made by another version: its details can be anything.
-        for one in noted if isinstance(noted, list) else []:
-            if isinstance(one, Mapping) and one.get("file") == name:
+        for one in _noted_films(self.tasks["play"].status):
+            if one.get("file") == name:
                 cut = ", cut there" if one.get("cut") else ""
                 other = ", not the evaluated episode" if one.get("differs") else ""
                 drawn = ", not as the environment drew it" if one.get("irregular") else ""
@@ -297,6 +295,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
     usable = usability(run, resolved)
     measure = resolved.measure
     train = read_status(run.status / f"{pipeline.TRAIN}.json")
+    tasks = {name: _task(name, run.index, run) for name in pipeline.names("run")}
     progress = _progress(run, resolved)
     episodes: tuple[Episode, ...] = ()
     if usable.state == "complete":
@@ -305,7 +304,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         index=run.index,
         directory=run,
         usable=usable,
-        tasks={name: _task(name, run.index, run) for name in pipeline.names("run")},
+        tasks=tasks,
         episodes=episodes,
         step=progress.step,
         fraction=1.0 if usable else progress.fraction,
@@ -313,7 +312,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         training_score=training_score(train, measure),
         training_episodes=training_episodes(train),
         machine="" if train is None else _machine(train),
-        films=_films(run.videos),
+        films=_films(run.videos, tasks["play"].status),
         files=_files(
             run.root, dict.fromkeys((*pipeline.left_by("run"), measure.table, run.arena_csv.name))
         ),
@@ -345,17 +344,27 @@ def _machine(train: Status) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _films(folder: Path) -> tuple[str, ...]:
-    """File names of the films, episode 10 after episode 2, without temporaries and empty files."""
+def _films(folder: Path, play: Status | None) -> tuple[str, ...]:
+    """File names of the films that `play` made last, episode 10 after episode 2, without empty files.
+    Others in the folder show episodes of an earlier evaluation.
+    """
+    names = {str(one.get("file")) for one in _noted_films(play)}
+    found = [name for name in names if FILM.fullmatch(name) and _has_content(folder / name)]
+    return tuple(sorted(found, key=lambda name: (len(name), name)))
+
+
+def _noted_films(play: Status | None) -> list[Mapping[str, Any]]:
+    """What `play` recorded about each film."""
+    noted = play.details.get("videos") if play else None
+    # A status file may be damaged or made by another version: its details can be anything.
+    return [one for one in noted if isinstance(one, Mapping)] if isinstance(noted, list) else []
+
+
+def _has_content(path: Path) -> bool:
     try:
-        names = [
-            path.name
-            for path in folder.iterdir()
-            if re.fullmatch(r"episode-[0-9]{1,6}\.mp4", path.name) and path.stat().st_size
-        ]
+        return path.stat().st_size > 0
     except OSError:
-        return ()
-    return tuple(sorted(names, key=lambda name: (len(name), name)))
+        return False
 
 
 def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
@@ -367,7 +376,8 @@ def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
 def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:
     status = read_status(own.status / f"{name}.json")
     members = _members(name, own) if isinstance(own, RunDirectory) else ()
-    if status is None and run is not None and _is_shared(name):
+    if members and _is_shared(name):
+        # Its own status, if there is one, tells of a start by hand, perhaps long before these.
         status = _together(members)
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"

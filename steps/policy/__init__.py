@@ -13,6 +13,7 @@ from steps.command.context import StepContext
 from steps.directory import checkpoints, snapshots
 from steps.directory.experiment import evaluation_inputs
 from steps.directory.layout import RunDirectory
+from steps.directory.pruned import refuse_pruned
 from steps.directory.usable import fingerprint
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ BEST = "best"
 
 def snapshot_step(run: RunDirectory, resolved: Resolved, name: str) -> int:
     """The step of the snapshot that is called `best`, or by its step. Raises `BadInput`, which lists
-    those that there are.
+    those that there are, and `NoUsableState` if they were deleted.
     """
     from steps.evaluations.curve import read_best
 
+    refuse_pruned(run)
     steps = run.snapshot_steps()
     if name == BEST:
         best = read_best(run, resolved.measure)
@@ -54,8 +56,12 @@ def snapshot_step(run: RunDirectory, resolved: Resolved, name: str) -> int:
         return best.step
     if name.isdecimal() and int(name) in steps:
         return int(name)
-    known = ", ".join(map(str, steps)) or "none: the training ran with evaluations=0"
-    raise BadInput(f"no snapshot {shown(name)} of run {run.index}; allowed: {BEST}, {known}")
+    refused = f"no snapshot {shown(name)} of run {run.index}"
+    if not steps:
+        raise BadInput(
+            f"{refused}: there is none, a training takes them with evaluations=2 or more"
+        )
+    raise BadInput(f"{refused}; allowed: {BEST}, {', '.join(map(str, steps))}")
 
 
 def load_policy_of_snapshot(

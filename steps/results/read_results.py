@@ -177,7 +177,7 @@ class Run:
         frame = evaluation_frame(self.directory, self.usable, measure)
         return _required(frame, self.directory.evaluated(measure), "evaluate")
 
-    def policy(self, snapshot: str | None = None) -> TrainedAgent:
+    def policy(self, snapshot: str | int | None = None) -> TrainedAgent:
         """The policy that the training ended with; torch is imported, and computes on the CPU.
         snapshot: an earlier one (`evaluations`), "best" or its environment step.
 
@@ -199,10 +199,10 @@ class Run:
             if snapshot is None:
                 policy, step = load_policy_of(self.directory, resolved)
             else:
-                policy, step = load_policy_of_snapshot(self.directory, resolved, snapshot)
+                policy, step = load_policy_of_snapshot(self.directory, resolved, str(snapshot))
         return TrainedAgent(policy, step, count)
 
-    def export(self, path: str | Path, snapshot: str | None = None) -> Path:
+    def export(self, path: str | Path, snapshot: str | int | None = None) -> Path:
         """Write the final policy, or that of a snapshot as for `policy`, as ONNX, from the raw
         observation to the action; returns the path.
 

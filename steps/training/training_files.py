@@ -83,7 +83,8 @@ class TrainingFiles:
 
     def take_first_snapshot(self, trainer: Resumable) -> None:
         """Take the snapshot of a training that begins, before its first epoch, if one is asked for."""
-        if trainer.epoch == 0 and 0 in self._snapshot_epochs:
+        # A learner may continue from a checkpoint inside its first epoch, which is not the beginning.
+        if trainer.step == 0 and 0 in self._snapshot_epochs:
             self._add_to_streams(trainer)
             self._take_snapshot(trainer)
 

@@ -4,7 +4,6 @@ anything is started or written.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from config.errors import BadInput, WrongDirectory, shown
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
+from config.suites import check_installed
 from config.tracking import refuse_missing
 from steps.directory import processes
 from steps.directory.continuing import held_experiment
@@ -25,10 +25,6 @@ from steps.directory.owner import read_owner
 from steps.directory.starting_point import recorded_games, with_origin, with_recorded
 
 MOUNT = "/storage"
-NOT_EVERYWHERE = "Box2D"
-"""The only package for games that has no wheel for every Python. Without it, each game is made to
-find out whether it needs the package.
-"""
 SMALLEST_FREE_BYTES = 64 * 1024**2
 PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
@@ -112,8 +108,9 @@ def check_directory(where: Place, resolved: Resolved) -> Resolved:
 def check_can_be_trained(resolved: Resolved) -> None:
     """Raise `BadInput` for a game, a device or a tracker that this machine does not have."""
     refuse_missing(resolved.experiment.track)
+    check_installed(resolved.game.name, resolved.game.id)
     known = resolved.family and not resolved.packages and not resolved.environment.options
-    if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
+    if not known:
         # The game is only made here: `prepare` tries it as training will.
         made_elsewhere(resolved, PROBE_TIMEOUT_S)
     if resolved.experiment.device == "cuda" and not _has_cuda():

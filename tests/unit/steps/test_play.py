@@ -93,7 +93,7 @@ def test_a_film_of_another_episode_is_never_passed_off_as_the_evaluated_one(tmp_
     said = f"return {length}.0 after {length} steps; evaluated: return 77.0 after {length} steps: "
     assert video["differs"].startswith(said)
     assert f"warning: episode-0.mp4 is not the evaluated episode: {said}" in capfd.readouterr().out
-    assert read_facts(run, "episode-0.mp4").endswith(", not the evaluated episode")
+    assert shown(run).film_note("episode-0.mp4").endswith(", not the evaluated episode")
 
 
 def test_only_its_own_unfinished_films_are_removed(tmp_path):
@@ -106,11 +106,19 @@ def test_only_its_own_unfinished_films_are_removed(tmp_path):
     assert {path.name for path in run.videos.iterdir()} == {learning.name, "episode-0.mp4"}
 
 
-def read_facts(run, name):
-    """What the page says below a film."""
+def test_the_page_shows_no_film_of_an_earlier_evaluation(tmp_path):
+    """It stays in the folder where fewer episodes are filmed now."""
+    run, _ = evaluated(tmp_path)
+    write_atomically(run.videos / "episode-1.mp4", b"film")
+    ended(run, 0)
+    assert shown(run).films == ("episode-0.mp4",)
+
+
+def shown(run):
+    """What the page shows of a run."""
     directory = ExperimentDirectory(run.root.parents[1])
     facts = page_facts.read_facts(directory, read_experiment(directory), "Succeeded")
-    return facts.runs[0].film_note(name)
+    return facts.runs[0]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ import pytest
 
 from config.errors import BadInput
 from config.measures import RETURN
-from steps import average, evaluate, plot_average, prepare
-from steps.directory import owner, processes
-from steps.directory.experiment import read_experiment
+from steps import average, evaluate, plot_average
+from steps.directory import continuing, owner, processes
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import format_table
@@ -114,12 +113,14 @@ def test_a_snapshot_is_named_best_or_by_its_step(directory: ExperimentDirectory)
 def test_evaluations_of_a_training_that_kept_no_snapshot_are_refused(
     directory: ExperimentDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "_is_trained", lambda run, record: run.index == 1)
-    record = read_experiment(directory)
+    """Already by `workflows.submit`, before a workflow begins."""
+    resolved = synthetic.resolved_of(directory)
+    trained = {1: resolved.epochs}
+    monkeypatch.setattr(continuing, "trained_epochs", lambda run: trained.get(run.index, 0))
     with pytest.raises(BadInput, match="'evaluations' cannot be 4: run 1 was trained with"):
-        prepare._refuse_late_evaluations(directory, record)
+        continuing.held_experiment(directory, resolved)
     directory.run(1).snapshot(0).mkdir(parents=True)
-    prepare._refuse_late_evaluations(directory, record)
+    assert continuing.held_experiment(directory, resolved) is not None
 
 
 def test_by_hand_snapshots_are_evaluated_beside_the_workflow_that_trains(

@@ -146,6 +146,27 @@ def test_cuda_without_a_gpu(
     assert files() == []
 
 
+@pytest.mark.parametrize(
+    ("game", "package"),
+    [("lunarlander", "Box2D"), ("hopper", "mujoco"), ("minatar-breakout", "minatar")],
+)
+def test_a_game_whose_package_is_missing(
+    game: str,
+    package: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Games with a short name are not made before the workflow begins, so `prepare` found it out."""
+    monkeypatch.setitem(sys.modules, package, None)
+    assert submit.main(["ppo", "-p", f"game={game}", "--dry-run"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(
+        f"refused: game {game!r} cannot be made: it needs the package {package}"
+    )
+    assert shown.count("\n") == 1
+    assert files() == []
+
+
 HANGS = "import threading\nthreading.Event().wait()\n"
 
 

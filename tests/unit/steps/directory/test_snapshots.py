@@ -64,8 +64,9 @@ def test_an_evaluation_counts_for_the_weights_that_played_it(run):
     for other in ({"snapshot_episodes": "3"}, {"evaluation_policy": "sample"}):
         asked = resolve("ppo", {"snapshot_episodes": "2", **other})
         assert snapshots.evaluated(run, 512, asked) is None, "other episodes are asked for"
-    more_films = resolve("ppo", {"snapshot_episodes": "2", "video_episodes": "3"})
-    assert snapshots.evaluated(run, 512, more_films) is not None
+    for other in ({"video_episodes": "3"}, {"evaluate_above": "100"}):
+        asked = resolve("ppo", {"snapshot_episodes": "2", **other})
+        assert snapshots.evaluated(run, 512, asked) is not None, "the same episodes are asked for"
     take(run, resolved, 512, weight=1.0)
     assert snapshots.evaluated(run, 512, resolved) is None, "a later attempt has other weights"
 

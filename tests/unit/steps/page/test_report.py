@@ -25,6 +25,7 @@ from steps.directory import owner, processes
 from steps.directory.experiment import read_experiment, write_experiment
 from steps.directory.status import read_status
 from steps.figures import style
+from steps.page.facts import read_facts
 from steps.page.media import DARK, Plots, on_dark_pages
 from tests import synthetic
 from workflows.dag.layout import Layout
@@ -178,6 +179,18 @@ def test_a_stopped_workflow_shows_what_there_is(tmp_path):
     assert "preempted at step 25088" in said
     assert "train has not started" in said
     assert "average: not started" in said
+
+
+def test_the_pods_that_share_a_step_say_how_it_ended(tmp_path):
+    """It may have been started by hand while the training still ran, and stopped there."""
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    status = directory.run(0).status
+    synthetic.status(status / "evaluate-snapshots.json", state="preempted", exit_code=75)
+    by_hand = read_facts(directory, read_experiment(directory), "Succeeded")
+    assert by_hand.runs[0].tasks["evaluate-snapshots"].state == "preempted"
+    synthetic.status(status / "evaluate-snapshots-part-0.json")
+    shared = read_facts(directory, read_experiment(directory), "Succeeded")
+    assert shared.runs[0].tasks["evaluate-snapshots"].state == "succeeded"
 
 
 def test_no_usable_run(tmp_path):

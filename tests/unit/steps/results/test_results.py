@@ -266,6 +266,11 @@ MISSING: dict[str, tuple[Callable[[ExperimentDirectory], Any], type[ExperimentEr
         BadInput,
         "no final checkpoint in {root}/runs/2/checkpoints (epoch 0 of 20): train makes it",
     ),
+    "no snapshot": (
+        lambda made: Results(made.root).runs[0].policy(12288),
+        BadInput,
+        "no snapshot '12288' of run 0: there is none, a training takes them with evaluations=2",
+    ),
 }
 
 

@@ -327,6 +327,18 @@ def test_what_stops_the_sampling_stops_a_learner_inside_an_epoch() -> None:
         files.check_stop(None)
 
 
+@pytest.mark.parametrize(("step", "taken"), [(0, True), (57, False)])
+def test_the_first_snapshot_is_taken_before_the_first_step(step: int, taken: bool) -> None:
+    """A learner may be stopped inside its first epoch, and continues there."""
+    files: Any = TrainingFiles.__new__(TrainingFiles)
+    steps = list[int]()
+    files._snapshot_epochs = frozenset({0, 8})
+    files._add_to_streams = lambda trainer: None
+    files._take_snapshot = lambda trainer: steps.append(trainer.step)
+    files.take_first_snapshot(SimpleNamespace(epoch=0, step=step))
+    assert steps == [step] * taken
+
+
 def test_the_saver_works_beside_the_training_and_does_not_swallow_errors() -> None:
     saver, begun, go = Saver(), threading.Event(), threading.Event()
 
