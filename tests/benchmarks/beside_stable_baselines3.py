@@ -58,6 +58,11 @@ class Pair:
         return f"{'fallback' if self.defaults else self.algorithm}-{self.game}"
 
     @property
+    def title(self) -> str:
+        """Of its panel: `SAC, hopper`, and `hopper` where theirs has its own settings."""
+        return self.game if self.defaults else f"{self.algorithm.upper()}, {self.game}"
+
+    @property
     def parameters(self) -> dict[str, str]:
         """Ours."""
         own = {"game": self.game, "steps": str(self.steps), "seed": str(SEED)}
@@ -338,12 +343,12 @@ def keep(pair: Pair, outdir: Path, folder: Path) -> None:
 def draw(folder: Path) -> None:
     """The figures all of whose pairs were recorded in the folder."""
     for name, (subtitle, pairs) in FIGURES.items():
-        files = {pair: curves_file(folder, pair) for pair in pairs}
+        files = {pair.title: curves_file(folder, pair.name) for pair in PAIRS if pair.name in pairs}
         if not all(path.exists() for path in files.values()):
             continue
         stem = PICTURES / name
         with look():
-            panels = {pair: read_learnt(path) for pair, path in files.items()}
+            panels = {title: read_learnt(path) for title, path in files.items()}
             write(side_by_side(TITLE, subtitle, panels, NOTE), stem)
         print(f"Figure: {stem}.png")
 
