@@ -397,8 +397,8 @@ def test_what_a_network_and_a_game_are_tried_with(
         (["my_lab.nets:Residual", "--algorithm", lab], "unknown parameter 'network'"),
         (["my_lab.nets:Residual", "--algorithm", "pp0"], "unknown algorithm 'pp0'; did you mean"),
         ([lab, "--algorithm", "ppo"], f"--algorithm is for a network or a game; {lab!r} is an"),
-        (["cartpole", "-p", "epochs=2"], "a training with 2 rows in train.csv (epochs=2, log_"),
-        (["ppo", "-p", "log_interval=4"], "a training with 2 rows in train.csv (epochs=6, log_"),
+        (["cartpole", "-p", "epochs=1"], "a training with one row in train.csv (epochs=1, log_"),
+        (["ppo", "-p", "log_interval=6"], "a training with one row in train.csv (epochs=6, log_"),
     ):
         assert check.main(arguments) == 2
         said = capsys.readouterr()
