@@ -29,7 +29,7 @@ from steps.statistics.curves import Curve
 from tests.benchmarks.curves import Learnt, read_learnt, side_by_side, write_learnt
 from tests.benchmarks.experiments import Experiment, run_together
 from tests.benchmarks.goals import RUNS, SEED
-from tests.benchmarks.recorded import measured, record
+from tests.benchmarks.recorded import measured, record, rounded
 from tests.benchmarks.throughput import REFERENCE_PYTHON
 from tests.benchmarks.verdicts import HOLDS, Compared, Outcome, compared_table
 
@@ -318,8 +318,8 @@ def keep(pair: Pair, outdir: Path, folder: Path) -> None:
         "game": pair.game,
         "settings": "Stable-Baselines3's own" if pair.defaults else "the same",
         "steps": row.ours.steps,
-        "ours": [round(one, 2) for one in row.ours.scores],
-        "reference": [round(one, 2) for one in row.theirs.scores],
+        "ours": rounded(row.ours.scores),
+        "reference": rounded(row.theirs.scores),
         "measured": measured(" ".join(pair.ours(outdir).commits())),
     }
     record(folder / "beside-stable-baselines3.json", [content], "algorithm", "game", "settings")

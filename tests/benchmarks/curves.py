@@ -4,7 +4,7 @@ they show as JSON, so that they can be drawn again without the trainings."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from steps.figures.style import (
     visible,
 )
 from steps.statistics.curves import Curve, common_grid, hold, trailing_mean
+from tests.benchmarks.recorded import rounded, write_rows
 from tests.benchmarks.verdicts import Bound
 
 COLOURS = (BLUE, VERMILION)
@@ -47,20 +48,18 @@ class Learnt:
 
 def write_learnt(path: Path, learnt: Sequence[Learnt]) -> None:
     """Keep what a panel shows, but for bounds, as JSON with values rounded to two digits."""
-    rows = [
+    rows = (
         {
             "algorithm": one.algorithm,
-            "scores": _rounded(one.scores),
+            "scores": rounded(one.scores),
             "curves": [
-                {"steps": curve.steps.tolist(), "values": _rounded(curve.values)}
+                {"steps": curve.steps.tolist(), "values": rounded(curve.values)}
                 for curve in one.curves
             ],
         }
         for one in learnt
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n ".join(json.dumps(row, separators=(",", ":")) for row in rows)
-    path.write_text(f"[{lines}]\n", encoding="utf-8")
+    )
+    write_rows(path, rows)
 
 
 def read_learnt(path: Path) -> list[Learnt]:
@@ -130,7 +129,3 @@ def _draw(axes: Axes, one: Learnt, colour: str) -> int:
 
 def _points(one: Curve) -> tuple[np.ndarray, np.ndarray]:
     return visible(one.steps.astype(np.float64), one.values)
-
-
-def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(float(one), 2) for one in values]

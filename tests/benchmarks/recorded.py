@@ -27,9 +27,19 @@ def record(path: Path, rows: Iterable[Row], *key: str) -> None:
         place = known.index(same[0]) if same else len(known)
         known = [one for one in known if one not in same]
         known.insert(place, row)
+    write_rows(path, known)
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write a JSON list with one row on each line, in place of what the file held."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in known)
+    lines = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in rows)
     path.write_text(f"[{lines}]\n", encoding="utf-8")
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    """Returns as they are recorded, with two digits."""
+    return [round(float(one), 2) for one in values]
 
 
 def measured(commit: str = "") -> Mapping[str, Any]:
