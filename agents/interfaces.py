@@ -15,7 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from agents.spaces import Interface
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 State = dict[str, Any]
 """Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator

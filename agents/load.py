@@ -14,7 +14,7 @@ from config.imports import imported
 if TYPE_CHECKING:
     from agents.distributed.protocol import Link
     from agents.selfplay.roles import MakeSelfPlayTrainer, MakeWorker, SelfPlayTrainer, Worker
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 
 def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:

@@ -23,7 +23,7 @@ from config import pipeline
 from config.ending import end
 from config.ladder import AGENT, ANCHOR, VALUE_KEPT
 from config.measures import ELO, Measure
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
 from steps.command.main import run_step

@@ -31,7 +31,8 @@ from config.games import find_game
 from config.given import from_assignments
 from config.imports import imported, is_import_path
 from config.parameters import declared
-from config.resolve import STEPS, Resolved, resolve
+from config.resolve import resolve
+from config.resolved import STEPS, Resolved
 from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
 

@@ -18,7 +18,7 @@ from config import pipeline
 from config.ending import end
 from config.errors import BadInput
 from config.outdir import check_outdir
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.study.search import trial_number
 from steps.command.main import command_parser, guarded, write_outputs
 from steps.directory.experiment import read_experiment

@@ -18,7 +18,8 @@ from config.experiment import Experiment
 from config.given import from_argo
 from config.outdir import check_outdir
 from config.parameters import declared
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
 from config.study.workflow_parameters import OF_WORKFLOW, PART, WHOLE

@@ -27,7 +27,8 @@ from config.ending import end
 from config.errors import BadInput, ExperimentError, shown
 from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.strict_yaml import dump
 from steps.command.attempt import Attempt
 from steps.command.context import StepContext

@@ -16,7 +16,8 @@ from agents.games.named import load_game
 from agents.games.rules import Game
 from agents.selfplay.policy import make_network
 from agents.states import FORMAT, to_arrays
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory import checkpoints
 from steps.directory.experiment import write_experiment
 from steps.directory.files import write_atomically

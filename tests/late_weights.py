@@ -11,7 +11,7 @@ from agents.algorithms import impala_acting
 from agents.distributed.actors import Actor, ObservingActor
 from agents.distributed.protocol import Ack, Join, Joined, Link, Unrolls, Version, Weights
 from config.algorithms import impala
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 UPDATES = 20
 

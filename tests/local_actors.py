@@ -12,7 +12,8 @@ from agents.distributed.protocol import Actor, Link
 from agents.interfaces import Progress
 from agents.load import make_actor
 from config.parameters import to_text
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests.late_weights import Late
 
 MakeLink = Callable[[Exchange[Any]], Link]

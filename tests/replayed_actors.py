@@ -13,7 +13,8 @@ from agents.distributed.stepping import Acting, Play
 from agents.environments.training import TrainingEnvironments
 from agents.load import make_learner
 from config.parameters import to_text
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 SMALL = {
     "r2d2": {

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from agents.interfaces import Progress, State
-from config.resolve import Resolved
+from config.resolved import Resolved
 from tests.stand_in import EPISODES, EPOCHS_DONE, height
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from config import pipeline
 from config.measures import RETURN
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.experiment import ExperimentRecord, write_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from agents.load import make_trainer
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.seeds import seed_sequence
 from tests.recorded_game import Recorded, Row
 

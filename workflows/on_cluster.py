@@ -15,7 +15,8 @@ from typing import Any
 from config import pipeline
 from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, on_one_line
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.status import Progress, read_printed
 from workflows.by_reference import to_send
 from workflows.cluster.server import Address, ArgoServer, LostSight

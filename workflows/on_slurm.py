@@ -14,7 +14,7 @@ from typing import Any
 
 from config.cluster import Cluster
 from config.errors import BadInput, ExperimentError, shown
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.slurm import Slurm
 from config.study.workflow_parameters import PART
 from steps.directory.experiment import read_experiment

@@ -16,7 +16,7 @@ from fractions import Fraction
 from config.actors import ActorSettings
 from config.cluster import Cluster, Pool
 from config.errors import BadInput
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.workers import WorkerSettings
 from workflows.local.language.quantities import quantity
 

@@ -13,7 +13,7 @@ from config.errors import BadInput, WrongDirectory
 from config.experiment import Experiment
 from config.numbers import duration
 from config.parameters import declared
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, Study, read_study, read_text, with_other_values
 from config.study.workflow_parameters import OF_WORKFLOW_ALONE, PART, of_workflow

@@ -31,7 +31,8 @@ from config.given import over_presets
 from config.outdir import default_outdir
 from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
-from config.resolve import STEPS, Resolved, resolve
+from config.resolve import resolve
+from config.resolved import STEPS, Resolved
 from config.slurm import load_slurm
 from config.streams import prepare_streams
 from workflows import on_cluster, on_slurm, on_this_machine, studies

@@ -38,7 +38,7 @@ from agents.selfplay.positions import Symmetries, Window, refusal, unpacked_stat
 from agents.selfplay.roles import Games, Rows, Take
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed, seed_sequence
 
 WINDOW = "window"

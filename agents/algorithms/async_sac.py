@@ -26,7 +26,7 @@ from agents.distributed.weights import weights_of
 from agents.experience.replay import Transitions
 from agents.interfaces import Progress, State
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 
 class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):

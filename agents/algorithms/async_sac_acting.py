@@ -15,7 +15,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.networks import make_soft_actor_critic
 from agents.networks.action_distributions import SquashedActions
 from agents.networks.twin_critics import SoftActorCritic
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import seed_sequence
 
 

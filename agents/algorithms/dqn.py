@@ -50,7 +50,7 @@ from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import Adam
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed, seed_sequence
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.torsos import TorsoState
 from agents.optimisation.graphs import Graphed
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 
 

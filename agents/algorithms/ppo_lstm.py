@@ -29,7 +29,7 @@ from agents.experience.policy_batches import Batch
 from agents.experience.recurrent_rollouts import Memory, collect_sequences
 from agents.networks import make_recurrent_actor_critic
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 
 class RecurrentPPOTrainer(PPOTrainer):

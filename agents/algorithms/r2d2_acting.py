@@ -27,7 +27,7 @@ from agents.networks.action_values import (
     taken,
 )
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import seed_sequence
 
 TAKEN = "value"

@@ -40,7 +40,7 @@ from agents.networks.action_distributions import SquashedActions
 from agents.networks.twin_critics import SoftActorCritic
 from agents.spaces import Interface
 from agents.states import to_arrays, to_tensors
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 if TYPE_CHECKING:
     from agents.compiled.fast_sac import CompiledSAC

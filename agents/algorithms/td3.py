@@ -40,7 +40,7 @@ from agents.interfaces import State
 from agents.networks import make_deterministic_actor_critic
 from agents.networks.action_distributions import NoisyActions
 from agents.networks.twin_critics import DeterministicActorCritic
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 if TYPE_CHECKING:
     from agents.compiled.fast_td3 import CompiledTD3

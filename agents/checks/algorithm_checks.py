@@ -19,7 +19,7 @@ from agents.evaluation.episodes import Acting
 from agents.interfaces import AnyPolicy, Progress, RecurrentPolicy, State, Trainer
 from agents.load import load_policy, make_trainer
 from agents.states import policy_state
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 EPOCHS_BEFORE = 2
 """A training is saved after so many epochs, and compared after as many more."""

@@ -14,7 +14,7 @@ from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
 from agents.environments.masks import KEY, allowed_action
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 LONGEST_EPISODE = 100_000
 SPEED_S = 1.0

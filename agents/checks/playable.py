@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from config.errors import BadInput
 from config.imports import is_import_path
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 
 def check_playable(resolved: Resolved) -> None:

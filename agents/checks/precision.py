@@ -18,7 +18,7 @@ from agents.devices import Trials
 from agents.environments.game_check import check_game
 from agents.environments.global_state import global_generators_kept
 from agents.networks.images import NatureCNN
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 TRIALS = 3
 TRIAL_S = 0.1

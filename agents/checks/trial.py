@@ -13,7 +13,7 @@ import numpy as np
 from agents.environments.checked import is_strange
 from agents.environments.training import TrainingEnvironments
 from config.errors import BadInput
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 STEPS = 200
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from config.errors import ExperimentError, on_one_line
 from config.imports import reason
-from config.resolve import Resolved
+from config.resolve import resolved_from_dict
+from config.resolved import Resolved
 
 MADE, STEPPED, DRAWN = "made", "stepped", "drawn"
 """What may be wanted, and the last line that says that it went well."""
@@ -22,7 +23,7 @@ def main(argv: Sequence[str]) -> None:
     wanted, or what is wrong.
     """
     wanted, text = argv
-    resolved = Resolved.from_dict(json.loads(text))
+    resolved = resolved_from_dict(json.loads(text))
     try:
         _try(resolved, wanted)
     except ExperimentError as error:

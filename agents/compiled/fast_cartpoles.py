@@ -16,7 +16,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import CartPoles
 from agents.experience.rollouts import Rollout
 from agents.networks.action_distributions import Actions
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import progression
 
 log = logging.getLogger(__name__)

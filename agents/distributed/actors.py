@@ -30,7 +30,7 @@ from agents.distributed.protocol import (
 from agents.distributed.stepping import Acting, Play, Stepping, row_specs
 from agents.distributed.unrolls import unroll_specs
 from agents.environments.training import TrainingEnvironments
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 PAUSE_S = 0.1
 """How long an actor waits before it asks again for the first weights."""

@@ -21,7 +21,7 @@ from agents.interfaces import Progress, Resumable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 PROTOCOL = 3
 """Raised when messages change; a learner refuses actors with another number."""

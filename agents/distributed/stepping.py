@@ -17,7 +17,7 @@ from agents.environments.masks import check_some_action
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, check_finite
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 _Answered = tuple[Columns, np.ndarray, list[float], list[int]]
 """Columns, the observations of truncated episodes, and the returns and lengths of those that ended."""

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from agents.environments.games import make_or_refuse
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 FIRE = 1
 """The index of FIRE, both in the full action set and among the own actions of every game that has

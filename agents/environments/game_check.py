@@ -16,14 +16,14 @@ from config.parameters import declared
 
 if TYPE_CHECKING:
     from agents.interfaces import ExperienceBytes
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 import numpy as np
 
 from agents.environments.vectors import make_environments
 from agents.spaces import Interface, interface
 from config.algorithms import ALGORITHMS
-from config.resolve import check_family
+from config.rules import check_family
 from config.suites import check_installed
 
 BESIDES_BYTES = 2**29

@@ -16,7 +16,7 @@ from agents.interfaces import State
 
 if TYPE_CHECKING:
     from agents.spaces import Interface
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 CLIP = 10.0
 """Normalised numbers beyond this many deviations are cut: a rare spike must not destroy a

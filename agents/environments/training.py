@@ -27,7 +27,7 @@ from agents.interfaces import State
 from agents.spaces import interface
 from config.control_groups import processors
 from config.errors import BadInput, ExperimentError
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import environment_seeds, integer_seed
 
 log = logging.getLogger(__name__)

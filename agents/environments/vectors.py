@@ -29,7 +29,7 @@ from agents.environments.pools import Pools
 from config.environment import EnvironmentSettings
 from config.errors import ExperimentError, on_one_line
 from config.games import Game
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import uniform
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from agents.environments.vectors import reset
 from agents.interfaces import AnyPolicy, RecurrentPolicy
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 
 LARGEST_GROUP = 32

@@ -27,7 +27,7 @@ from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.twin_critics import TwinCritics
 from agents.spaces import Interface
 from agents.states import check_format, to_tensors
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 Network = ActorCritic | RecurrentActorCritic | TwinCritics
 

@@ -20,7 +20,7 @@ from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import Game, twin
 from config.imports import reason
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.suites import suite_of
 
 # pygame draws off-screen with this driver, so that no display is needed.

@@ -17,7 +17,7 @@ from agents.networks.action_distributions import masked
 from agents.networks.action_values import ActionValues, Head, RecurrentActionValues, random_actions
 from agents.spaces import Interface
 from agents.states import check_format, to_tensors
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 MakeNetwork = Callable[[Interface], Head]
 """With any weights."""

@@ -12,7 +12,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.experience.replay import Replay, replay_settings
 from agents.experience.rollouts import Episodes, check_finite, not_finite
 from agents.interfaces import Growth, State
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 Act = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 """Observations [N, ...], normalised where that is asked for, and the actions that are allowed there

@@ -22,7 +22,7 @@ from agents.environments.training import Transition
 from agents.interfaces import Growth, State
 from agents.spaces import Interface
 from config.errors import NoUsableState
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 GOES_ON, TERMINATED, TRUNCATED, LOST = range(4)
 """How a step ended. Terminated: also by a lost life, where that counts as an end. Lost: the episode

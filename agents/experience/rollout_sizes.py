@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.distributed.queues import WAITING
 from agents.spaces import Interface
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 FLOAT_BYTES = 4
 

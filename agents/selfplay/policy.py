@@ -13,7 +13,7 @@ from agents.interfaces import State
 from agents.networks.board_games import BoardNetwork, OwnHeads, ResidualTower, evaluator
 from agents.search.evaluator import Evaluate, SearchSettings
 from agents.states import check_format, to_tensors
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 AVERAGE = "average"
 """The entry of a state with the weights that play: the exponential average of what was learnt."""

@@ -13,7 +13,7 @@ from agents.interfaces import Progress, Resumable, State
 
 if TYPE_CHECKING:
     from agents.selfplay.policy import SelfPlayPolicy
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 Rows = dict[str, np.ndarray]
 """Positions, by column: see `agents.selfplay.positions`."""

@@ -20,7 +20,7 @@ from agents.search.tree_search import Search
 from agents.selfplay.policy import load, search_settings
 from agents.selfplay.positions import packed_states
 from agents.selfplay.roles import Newest, Played, Published, Rows
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import seed_sequence
 
 CACHE_BYTES = 64 * 2**20

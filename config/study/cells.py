@@ -12,7 +12,8 @@ from typing import Any
 
 from config.errors import BadInput, shown, unknown
 from config.located import Located
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.study.axes import Axes, Contender, PlayedGame
 from config.study.given_settings import Setting, Settings, parameters_of, read_setting
 from config.study.labels import slug, value_slug

@@ -13,7 +13,7 @@ from config.experiment import Experiment
 from config.games import LARGEST_RETURN
 from config.located import Located
 from config.parameters import Parameter, declared
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.score_ranges import default_range
 from config.study.axes import PlayedGame
 from config.study.cells import Cell

@@ -12,7 +12,8 @@ from config.experiment import Experiment
 from config.located import Located
 from config.parameters import Parameter, declared, to_text
 from config.presets import preset_parameters, unknown_parameter
-from config.resolve import STEPS, Resolved, resolve
+from config.resolve import resolve
+from config.resolved import STEPS, Resolved
 from config.study.cells import Cell
 from config.study.compared import MOST_RUNS
 from config.study.search import (

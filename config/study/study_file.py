@@ -27,7 +27,7 @@ from config.errors import BadInput
 from config.located import Located
 from config.outdir import check_outdir_text
 from config.parameters import Parameter
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.strict_yaml import dump
 from config.study.axes import MOST_CELLS, read_axes
 from config.study.cells import Cell, checked, plan, read_exclusions, without_excluded

@@ -26,7 +26,7 @@ from config.ladder import (
     read_opponents,
 )
 from config.outdir import check_outdir
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
 from steps.directory import checkpoints

@@ -19,7 +19,7 @@ from agents.games.rules import Game
 from config.errors import BadInput
 from config.ladder import AGENT, VALUE_KEPT
 from config.measures import ELO, WIN_RATE
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.arena.entrants import (
     arena_inputs,
     arena_seed,

@@ -11,7 +11,7 @@ import numpy as np
 from config.errors import BadInput
 from config.ladder import AGENT, ANCHOR, LADDER
 from config.measures import ELO, WIN_RATE
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from steps.arena.averaged_arenas import Standing, standings
 from steps.arena.games import read_all, read_games

@@ -13,7 +13,7 @@ from typing import Any
 
 from config.errors import BadInput
 from config.pipeline import EVALUATE, TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment

@@ -50,7 +50,7 @@ from steps.directory.status import pause_of, read_status
 from steps.directory.tables import sum_of_start
 
 if TYPE_CHECKING:
-    from config.resolve import Resolved
+    from config.resolved import Resolved
 
 FORMAT = 1
 KEPT = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from config.errors import BadInput, WrongDirectory
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import other_parameters, read_experiment
 from steps.directory.layout import ExperimentDirectory

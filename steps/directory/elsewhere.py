@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 from agents.checks.trial_process import DRAWN, MADE, REFUSED, STEPPED
 from config.errors import BadInput, shown
 from config.own_packages import ROOT
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.suites import suite_of
 
 GRAPHICS = ("egl", "osmesa")

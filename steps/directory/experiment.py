@@ -24,7 +24,8 @@ from config.algorithms import algorithm_path
 from config.errors import BadInput, WrongDirectory, shown
 from config.identity import LENGTH, comparable, hash_of
 from config.imports import lies_in
-from config.resolve import Resolved
+from config.resolve import resolved_from_dict
+from config.resolved import Resolved
 from config.strict_yaml import dump, load
 from steps.directory.files import create_once, read_bytes, write_if_changed
 from steps.directory.layout import ExperimentDirectory
@@ -224,7 +225,7 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
         )
     try:
         fields = {name: document[name] for name in _FIELDS}
-        resolved = Resolved.from_dict(_as_today(document["parameters"]))
+        resolved = resolved_from_dict(_as_today(document["parameters"]))
         record = ExperimentRecord(
             resolved=resolved, **{**fields, "history": tuple(fields["history"])}
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from config.errors import BadInput
 from config.identity import comparable, without_length
 from config.parameters import to_text
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import ExperimentRecord, difference
 from steps.directory.layout import ExperimentDirectory

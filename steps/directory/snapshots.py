@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory import checkpoints
 from steps.directory.arrays import DamagedError
 from steps.directory.checkpoints import Checkpoint

@@ -16,7 +16,7 @@ from pathlib import Path
 from config.errors import BadInput, WrongDirectory, shown
 from config.identity import LENGTH, hash_of
 from config.outdir import check_outdir
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.checkpoints import Checkpoint, load_newest
 from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import read_bytes

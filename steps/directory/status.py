@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 from config.errors import BadInput, on_one_line, shown
 from config.measures import Measure
 from config.pipeline import TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import last_row

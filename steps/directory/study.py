@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from config import pipeline
 from config.algorithms import find_algorithm
 from config.errors import BadInput, WrongDirectory, shown
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.study import Cell, Study, read_study
 from steps.directory.files import read_bytes, write_if_changed
 from steps.directory.layout import ExperimentDirectory

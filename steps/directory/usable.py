@@ -16,7 +16,7 @@ from config.errors import BadInput
 from config.games import LARGEST_RETURN
 from config.measures import Measure
 from config.pipeline import EVALUATE, TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.files import open_regular
 from steps.directory.layout import RunDirectory
 from steps.directory.status import Status, damage, paused_at, read_status

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from config.errors import BadInput
 from config.measures import Measure
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory import snapshots
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, read_rows

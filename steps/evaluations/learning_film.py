@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from agents.evaluation.pictures import fitted
 from config.numbers import number
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.context import StepContext
 from steps.directory import snapshots
 from steps.directory.arrays import read_actions

@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from config.numbers import number, short
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.files import write_atomically
 from steps.statistics.scores import Floats
 

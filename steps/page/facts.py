@@ -15,7 +15,8 @@ from config.errors import BadInput, WrongDirectory
 from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
-from config.resolve import NOT_RECORDED, Resolved, resolve
+from config.resolve import resolve
+from config.resolved import NOT_RECORDED, Resolved
 from steps.directory.cost import Cost, experiment_cost
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes

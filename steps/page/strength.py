@@ -11,7 +11,7 @@ from config.errors import BadInput
 from config.ladder import LADDER, VALUE_KEPT
 from config.measures import ELO, WIN_RATE, Measure
 from config.numbers import number
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.tables import read_rows
 from steps.page.facts import Facts
 

@@ -8,7 +8,7 @@ from typing import Any
 from config import pipeline
 from config.measures import Measure
 from config.numbers import number
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.page.facts import Facts, Run, Task
 from steps.page.strength import sample
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, shown
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.context import StepContext
 from steps.directory import checkpoints, snapshots
 from steps.directory.experiment import evaluation_inputs

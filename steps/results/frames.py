@@ -14,7 +14,7 @@ import pandas as pd
 
 from config.errors import WrongDirectory, on_one_line
 from config.measures import Measure
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import last_row, read_columns, read_rows

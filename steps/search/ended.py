@@ -6,7 +6,7 @@ import math
 
 from config.errors import ExperimentError, Incomplete, on_one_line
 from config.pipeline import EVALUATE, TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.study import Search
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from config.measures import Measure
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.study.search import AREA, Objective
 from steps.average import read_run
 from steps.directory.layout import ExperimentDirectory, RunDirectory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from config.described import parameters
-from config.resolve import Resolved
+from config.resolved import Resolved
 
 NOT_SHOWN = ("outdir", "gpu_image", "cpu_image", "claim", "track")
 

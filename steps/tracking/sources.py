@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.pipeline import EVALUATE, TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.files import open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status

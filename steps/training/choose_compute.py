@@ -14,7 +14,7 @@ from agents.devices import choose_device, processor_name
 from agents.environments.vectors import choose_vectorisation
 from agents.load import decide
 from config.errors import BadInput, WrongDirectory
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.context import StepContext
 from steps.directory.experiment import Compute, read_compute, settle
 

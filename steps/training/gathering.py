@@ -17,7 +17,7 @@ from agents.transport.group import Group, Meeting, Place, place_to_text, take_pa
 from config.actors import ActorSettings
 from config.errors import BadInput, Diverged, ExperimentError, Incomplete, Preempted, WrongDirectory
 from config.pipeline import TRAIN
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.context import StepContext
 from steps.directory.layout import task_name
 from steps.directory.status import read_status

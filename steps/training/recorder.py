@@ -13,7 +13,7 @@ from typing import Any
 
 from agents.interfaces import Progress
 from config.measures import Measure
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
 from steps.tracking.event_files import EventFiles

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agents.distributed.observations import Actions, Answer, Answering, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Receiver, Specs, Unrolls, Version
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.command.context import StepContext
 from steps.directory.tables import Cell
 

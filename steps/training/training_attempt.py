@@ -37,7 +37,7 @@ from steps.training.pausing import asked_pause
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
-    from config.resolve import Resolved
+    from config.resolved import Resolved
     from steps.directory.experiment import Compute
 
 Details = dict[str, Any]

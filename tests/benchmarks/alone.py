@@ -32,7 +32,7 @@ from agents.distributed.observations import Actions, Observations
 from agents.distributed.stepping import Stepping
 from agents.environments.training import TrainingEnvironments
 from agents.transport.messages import pack_actions, pack_observations
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.training.serving import local_socket
 from tests.benchmarks.together import Rate
 

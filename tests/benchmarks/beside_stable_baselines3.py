@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.figures.style import look, write
 from steps.statistics.curves import Curve
 from tests.benchmarks.curves import Learnt, read_learnt, side_by_side, write_learnt

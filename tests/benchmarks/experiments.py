@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from config.errors import ExperimentError
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.average import read_run
 from steps.directory import checkpoints
 from steps.directory.experiment import ExperimentRecord, read_experiment

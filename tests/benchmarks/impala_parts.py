@@ -26,7 +26,7 @@ from agents.distributed.weights import Packer, unpack, weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.transport.client import Client
 from agents.transport.service import Server
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.training.serving import local_socket
 from tests.benchmarks.alone import counted
 from tests.benchmarks.together import Rate

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from tests import synthetic
 

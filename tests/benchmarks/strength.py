@@ -32,7 +32,7 @@ from agents.arena.players import Player
 from agents.games.rules import Game
 from agents.load import load_policy
 from config.ladder import AGENT, LADDER
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.arena.entrants import arena_seed, openings_of
 from steps.directory.experiment import read_experiment
 from steps.directory.files import write_atomically

@@ -23,7 +23,8 @@ from agents.distributed.weights import unpack
 from agents.transport.address import Address, make_certificate
 from agents.transport.client import Client
 from agents.transport.service import Server
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.training.actor import NICENESS
 from steps.training.serving import local_socket
 

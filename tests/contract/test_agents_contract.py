@@ -34,7 +34,8 @@ from config.algorithms.descriptor import FAMILIES, SINGLE
 from config.described import parameters
 from config.games import USUAL, find_game, own_presets, playable
 from config.parameters import declared
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.suites import BOX2D_ID, ENVPOOL, SUITES
 
 SHORT = {

@@ -20,7 +20,7 @@ import torch
 import agents.checks.precision
 import agents.devices
 from agents.devices import Trials
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps import train
 
 

@@ -15,7 +15,7 @@ from config.algorithms import ALGORITHMS
 from config.algorithms.descriptor import SINGLE
 from config.described import parameters
 from config.games import USUAL
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps import prepare as prepare_step
 from steps import train as train_step
 from steps.directory.checkpoints import trained_epochs

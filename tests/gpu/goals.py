@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from agents.load import decide, make_trainer
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.layout import ExperimentDirectory
 from tests.gpu.__main__ import OF_ACTORS, absent, facts, has_cuda
 from tests.gpu.others import with_actors

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from agents.load import decide, make_trainer
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.training.resources import gpu_of
 from tests.gpu.plain_ppo import plain_ppo
 

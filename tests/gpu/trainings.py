@@ -18,7 +18,8 @@ from agents.selfplay.roles import Games, Published
 from agents.selfplay.worker import Worker
 from config.algorithms.descriptor import SELF_PLAY, SINGLE
 from config.described import parameters
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests.local_actors import in_turn
 
 SMALL = {

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from config.errors import BadInput, ExperimentError
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Progress, read_progress

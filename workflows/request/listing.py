@@ -21,7 +21,7 @@ from config.described import (
 from config.errors import shown
 from config.games import games_of, own_presets, playable
 from config.parameters import to_text
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.suites import SUITES
 from config.webhook import NOTIFY, host_of
 from workflows.dag.layout import Layout

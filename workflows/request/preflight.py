@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from config.errors import BadInput, WrongDirectory, shown
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.suites import check_installed
 from config.tracking import refuse_missing
 from steps.directory import processes

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from config.errors import BadInput, shown
-from config.resolve import Resolved
+from config.resolved import Resolved
 from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest
 from workflows.request.preflight import Place

@@ -12,7 +12,7 @@ from typing import Any
 
 from config.cluster import Cluster, Pool
 from config.errors import BadInput, ExperimentError
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.slurm import Slurm
 from workflows.local.language.quantities import quantity
 from workflows.local.machine.slots import Resources

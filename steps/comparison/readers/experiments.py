@@ -15,7 +15,7 @@ import numpy as np
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, ExperimentError, shown
 from config.parameters import to_text
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.average import RunResult, read_run
 from steps.comparison.entries import EMPTY, ComparedRun, Entry
 from steps.comparison.readers.run_names import natural

@@ -28,7 +28,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes
 from agents.interfaces import Progress, State
 from agents.states import to_arrays, to_tensors
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from my_lab import reinforce
 

@@ -19,7 +19,7 @@ from agents.states import to_arrays, to_tensors
 from config.algorithms.descriptor import Algorithm
 from config.environment import EnvironmentSettings
 from config.parameters import parameter
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 
 

@@ -24,7 +24,8 @@ from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.towers import Towers
 from agents.spaces import Interface, interface
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 COPY = "tests.lab_environments:Copy"
 SHORT = {"num_envs": "2", "rollout_length": "8", "minibatches": "1", "epochs": "3"}
@@ -204,7 +205,7 @@ def test_an_algorithm_says_which_it_plays() -> None:
     check_game(resolved)
     few = replace(resolved.descriptor, families=("discrete", "continuous"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("config.resolve.find_algorithm", lambda _: few)
+        patched.setattr("config.resolved.find_algorithm", lambda _: few)
         with pytest.raises(BadInput, match="actions are multi-discrete; ppo plays games whose"):
             check_game(resolved)
 

@@ -23,7 +23,7 @@ from config.errors import BadInput
 from config.imports import NO_VERSION, package_versions
 from config.measures import RETURN
 from config.parameters import parameter
-from config.resolve import Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
 from config.tables import parameter_tables, preset_table
 from workflows.request.listing import everything
 
@@ -72,7 +72,7 @@ def test_an_algorithm_by_import_path_is_resolved_with_its_presets_and_recorded()
     assert resolve(OWN, {"game": "acrobot"}).hyperparameters == Greedy(epoch_steps=5)
     assert resolve(OWN, {"epoch_steps": "7", "num_envs": "2"}).steps_per_epoch == 14
     assert resolved.identity()["packages"] == {__name__.partition(".")[0]: NO_VERSION}
-    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert resolved_from_dict(resolved.as_dict()) == resolved
     assert "seven is not possible" in refusal_of(OWN, {"num_envs": "7"})
     assert "unknown parameter 'clip'" in refusal_of(OWN, {"clip": "0.2"})
 

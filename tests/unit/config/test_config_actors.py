@@ -16,7 +16,7 @@ from config.cluster import load_cluster
 from config.described import further_parameters, parameters, section_title
 from config.errors import BadInput
 from config.presets import presets_of_file
-from config.resolve import Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
 from config.tables import parameter_tables
 from steps.check import check
 from workflows.request.listing import everything
@@ -51,13 +51,13 @@ def test_they_are_read_checked_and_written() -> None:
         actors=7, actor_image="sim:2", reconnect_timeout=20, no_data_timeout=600
     )
     written = json.loads(json.dumps(resolved.as_dict()))
-    assert Resolved.from_dict(written) == resolved
+    assert resolved_from_dict(written) == resolved
     with pytest.raises(BadInput, match="actor_settings missing"):
-        Resolved.from_dict({name: one for name, one in written.items() if name != "actor_settings"})
+        resolved_from_dict({name: one for name, one in written.items() if name != "actor_settings"})
     of_ppo = resolve("ppo", {}).as_dict()
     assert "actor_settings" not in of_ppo
     with pytest.raises(BadInput, match="unknown entry of experiment 'actor_settings'"):
-        Resolved.from_dict({**of_ppo, "actor_settings": written["actor_settings"]})
+        resolved_from_dict({**of_ppo, "actor_settings": written["actor_settings"]})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from config.described import parameters
 from config.games import FOLDER as GAMES
 from config.games import SHARED, find_game, games, games_of, own_presets, playable, preset
 from config.presets import preset_values
-from config.resolve import Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
 from config.strict_yaml import load_mapping
 from config.suites import SUITES, Suite, suite_of
 from config.tables import parameter_table, preset_table
@@ -38,7 +38,7 @@ ISSUE_GOALS = {
 @pytest.mark.parametrize(("algorithm", "game"), PAIRS)
 def test_every_game_resolves_for_every_algorithm(algorithm: str, game: str) -> None:
     resolved = resolve(algorithm, {"game": game})
-    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert resolved_from_dict(resolved.as_dict()) == resolved
     most = max(1, 0.02 * resolved.epochs)
     assert resolved.checkpoint_interval <= most, "every 2 % of the training, or every epoch"
     goal = preset_values(algorithm, resolved.game)["steps"]

@@ -20,12 +20,12 @@ from config.algorithms.ppo import PPO
 from config.described import SECTIONS, ParameterInfo, parameters
 from config.environment import OneProcess
 from config.errors import BadInput
-from config.experiment import Experiment
+from config.experiment import LONGEST_TRAINING, Experiment
 from config.other_names import OTHER_NAMES
 from config.outdir import check_outdir
 from config.parameters import declared, to_text
 from config.presets import preset_values
-from config.resolve import LONGEST_TRAINING, Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
 from config.suites import SUITES
 
 
@@ -462,13 +462,13 @@ def test_a_longer_training_keeps_the_first_spacing() -> None:
     assert (grown.first_epochs, grown.checkpoint_interval) == (1000, 19)
     again = resolve("ppo", {**UNTIED, "epochs": "9000"}).continuing(grown)
     assert (again.first_epochs, again.checkpoint_interval) == (1000, 19)
-    assert Resolved.from_dict(again.as_dict()) == again
+    assert resolved_from_dict(again.as_dict()) == again
     given = resolve("ppo", {**UNTIED, "epochs": "5000", "checkpoint_interval": "7"})
     assert given.continuing(first).checkpoint_interval == 7
     assert "first_epochs" not in first.continuing(first).as_dict()
     for wrong in (-1, True, "10", None):
         with pytest.raises(BadInput, match="first_epochs cannot be"):
-            Resolved.from_dict({**again.as_dict(), "first_epochs": wrong})
+            resolved_from_dict({**again.as_dict(), "first_epochs": wrong})
 
 
 def test_longer_self_play_keeps_networks_at_the_first_spacing() -> None:
@@ -572,8 +572,8 @@ def test_as_dict_survives_json_and_yaml_exactly(texts: dict[str, str]) -> None:
     from config.strict_yaml import dump, load
 
     resolved = resolve("ppo", texts)
-    through_json = Resolved.from_dict(json.loads(json.dumps(resolved.as_dict(), allow_nan=False)))
-    through_yaml = Resolved.from_dict(load(dump(resolved.as_dict()), "test"))
+    through_json = resolved_from_dict(json.loads(json.dumps(resolved.as_dict(), allow_nan=False)))
+    through_yaml = resolved_from_dict(load(dump(resolved.as_dict()), "test"))
     assert through_json == through_yaml == resolved
     assert through_yaml.identity_hash == resolved.identity_hash
     assert through_yaml.as_dict() == resolved.as_dict()
@@ -606,14 +606,14 @@ def changed(path: str, value: object) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_record_that_was_changed_is_refused(path: str, value: object) -> None:
     with pytest.raises(BadInput) as refusal:
-        Resolved.from_dict(changed(path, value))
+        resolved_from_dict(changed(path, value))
     assert str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize("written", [None, [], "x", {}])
 def test_a_record_that_is_none_is_refused(written: Any) -> None:
     with pytest.raises(BadInput):
-        Resolved.from_dict(written)
+        resolved_from_dict(written)
 
 
 def test_values_must_be_text() -> None:

@@ -55,7 +55,7 @@ GAMES = "episode,seed,win_rate,length\n0,1,100,30\n1,2,0,25\n2,3,50,40\n3,4,{las
 def _judged_by_its_win_rate() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         judged = replace(ALGORITHMS["ppo"], measure=WIN_RATE)
-        patch.setattr("config.resolve.find_algorithm", lambda _: judged)
+        patch.setattr("config.resolved.find_algorithm", lambda _: judged)
         yield
 
 
@@ -220,7 +220,7 @@ def test_what_a_training_measures_may_be_something_else(tmp_path: Path) -> None:
     assert config.measures.WIN_RATE.axis() == "win rate, %" and RETURN.in_training == RETURN
     judged = replace(ALGORITHMS["ppo"], measure=config.measures.WIN_RATE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("config.resolve.find_algorithm", lambda _: judged)
+        patch.setattr("config.resolved.find_algorithm", lambda _: judged)
         directory = synthetic.experiment(tmp_path)
         run, resolved = directory.run(0), synthetic.resolved_of(directory)
         run.train_csv.write_text(run.train_csv.read_text().replace("return", "win_rate"))

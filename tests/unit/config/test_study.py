@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from config.errors import BadInput
 from config.measures import ELO, RETURN
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.strict_yaml import dump, load
 from config.study import AdaptiveRuns, Baseline, Cell, Study, read_study
 

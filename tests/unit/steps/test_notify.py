@@ -243,14 +243,14 @@ def test_a_plan_names_the_host_alone(
 
 
 def test_an_address_is_in_no_record_of_an_experiment() -> None:
-    from config.resolve import Resolved, resolve
+    from config.resolve import resolve, resolved_from_dict
 
     address = f"https://hooks.example/{SECRET}"
     one = resolve("ppo", {"notify": address})
     assert one.experiment.notify == address and host_of(address) == "hooks.example"
     assert SECRET not in json.dumps(one.as_dict())
     assert one.identity_hash == resolve("ppo", {}).identity_hash
-    assert Resolved.from_dict(one.as_dict()).experiment.notify is None
+    assert resolved_from_dict(one.as_dict()).experiment.notify is None
 
 
 MANIFESTS = {

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from agents.algorithms.ppo import PPOTrainer
 from agents.networks import make_actor_critic
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests.recorded_game import Recorded, Row
 
 ENVIRONMENTS, STEPS, UPDATES = 3, 5, 4

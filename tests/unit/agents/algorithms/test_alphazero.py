@@ -18,7 +18,8 @@ from agents.selfplay.positions import columns_of, packed_states
 from agents.selfplay.roles import Games
 from agents.states import begin_with_weights
 from config.errors import BadInput, Diverged
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 GAME = load_game("tic-tac-toe")
 SMALL = {

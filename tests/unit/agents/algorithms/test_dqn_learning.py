@@ -23,7 +23,8 @@ from agents.networks.action_values import linear_epsilon, random_actions
 from agents.states import FORMAT
 from config.errors import BadInput, Diverged, NoUsableState
 from config.parameters import to_text
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests.own_games import Chain
 
 CHAIN = "tests.own_games:Chain"

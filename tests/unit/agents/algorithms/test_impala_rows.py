@@ -19,7 +19,7 @@ from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from config.errors import Diverged
 from config.games import Game
-from config.resolve import Resolved
+from config.resolved import Resolved
 from tests.local_actors import impala, learner
 from tests.recorded_game import LIFE, Recorded, Row
 from tests.unit.agents.algorithms.test_ppo_reference import _make_recorded

@@ -23,7 +23,8 @@ from agents.interfaces import Progress, State
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput, Diverged
 from config.games import Game
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 SMALL = {
     "num_envs": "4",

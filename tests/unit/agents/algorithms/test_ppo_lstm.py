@@ -14,7 +14,8 @@ from agents.checks.algorithm_checks import TrainingChecks
 from agents.checks.promises import tried
 from agents.load import make_trainer
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests.recorded_game import Recorded
 
 SMALL = {

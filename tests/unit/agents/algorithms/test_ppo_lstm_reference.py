@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from agents.algorithms.ppo_lstm import RecurrentPPOTrainer
-from config.resolve import Resolved
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from tests.recorded_game import Row
 from tests.unit.agents.algorithms.test_ppo_reference import (

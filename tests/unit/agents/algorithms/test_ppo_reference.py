@@ -24,7 +24,8 @@ from torch.distributions import Categorical, Independent, Normal
 from agents.algorithms.ppo import PPOTrainer
 from agents.networks import make_actor_critic
 from config.games import Game
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.seeds import integer_seed
 from tests.recorded_game import LIFE, Recorded, Row
 

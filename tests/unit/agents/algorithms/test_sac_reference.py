@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
-from config.resolve import Resolved
+from config.resolved import Resolved
 from tests.twin_critic_reference import EPSILON, SWITCHES, Batch, Reference, compared
 
 

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from config.resolve import Resolved
+from config.resolved import Resolved
 from tests.twin_critic_reference import SWITCHES, Batch, Reference, compared
 
 

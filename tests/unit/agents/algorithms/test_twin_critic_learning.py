@@ -20,7 +20,8 @@ from agents.interfaces import Progress
 from agents.load import load_policy
 from config.errors import BadInput, Diverged
 from config.games import Game
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from tests import own_games
 
 SMALL = {

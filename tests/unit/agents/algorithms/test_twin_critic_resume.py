@@ -12,7 +12,8 @@ import pytest
 from agents.interfaces import Growth, HasStreams, Progress, State
 from agents.load import make_trainer
 from config.errors import NoUsableState
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 EPOCHS, STOPPED = 6, 3
 SMALL = {

@@ -16,7 +16,8 @@ from agents.checks import precision as probe
 from agents.devices import Trials, choose_device, choose_precision, processor_name
 from agents.networks.actor_critic import ActorCritic
 from config.errors import BadInput, WrongDirectory
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.experiment import Compute, read_compute, settle
 from steps.directory.layout import ExperimentDirectory
 from steps.page.facts import computed

@@ -21,7 +21,8 @@ from agents.environments.checked import EnvironmentFailed
 from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.elsewhere import made_elsewhere, tried_elsewhere
 from steps.directory.processes import start_time
 

@@ -19,7 +19,8 @@ from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
 from config.measures import RETURN
-from config.resolve import Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
+from config.resolved import Resolved
 from steps import check, prepare
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
@@ -53,7 +54,7 @@ def test_options_are_typed_and_written_in_one_form() -> None:
     other = resolved_for(CORRIDOR, env_options="length=7,cost=2.0,colour=blue,slippery=true")
     assert other.identity_hash == resolved.identity_hash
     assert resolved_for(CORRIDOR).identity_hash != resolved.identity_hash
-    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert resolved_from_dict(resolved.as_dict()) == resolved
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_a_list_is_an_option() -> None:
     assert resolved.environment.options == {"a": [1, 2.0, True, "red", -3], "b": [], "length": 7}
     again = resolved_for(CORRIDOR, env_options=resolved.environment.env_options)
     assert again.identity_hash == resolved.identity_hash
-    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert resolved_from_dict(resolved.as_dict()) == resolved
 
 
 @pytest.mark.slow

@@ -28,7 +28,8 @@ from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import choose_vectorisation, make_environments, reset
 from agents.load import make_trainer
 from config.errors import ExperimentError
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps import prepare, train
 from steps.directory.experiment import Compute
 from steps.training.choose_compute import settled

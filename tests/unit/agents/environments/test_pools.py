@@ -24,7 +24,8 @@ from agents.load import load_policy, make_trainer
 from config.errors import BadInput
 from config.games import find_game
 from config.presets import preset_values
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.seeds import environment_seeds
 from tests import pretended_envpool
 from tests.pretended_envpool import LIMIT, Drift

@@ -20,7 +20,8 @@ from agents.environments.training import ActionLog, TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
 from agents.load import load_policy
 from config.errors import NoUsableState, Preempted
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from config.seeds import RUNS, environment_seeds, uniform
 
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14

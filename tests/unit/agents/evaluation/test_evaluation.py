@@ -20,7 +20,8 @@ from agents.evaluation.episodes import Episode, evaluate
 from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.status import read_status
 from tests import synthetic
 

@@ -17,7 +17,8 @@ from agents.evaluation.rendering import Replay
 from agents.interfaces import PolicyState, RecurrentPolicy
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps import check
 from steps.results import TrainedAgent
 from tests.unit.agents.evaluation.test_evaluation import same

@@ -16,7 +16,8 @@ from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
 from agents.networks.action_distributions import DiscreteActions, MultiDiscreteActions, masked
 from config.errors import BadInput, Diverged
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.results.acting import TrainedAgent
 
 SHORT = {"num_envs": "3", "rollout_length": "16", "minibatches": "1", "epochs": "3"}

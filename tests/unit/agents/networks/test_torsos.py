@@ -19,7 +19,8 @@ from agents.load import load_policy, make_trainer
 from agents.networks.own import OwnTorso
 from config.errors import BadInput
 from config.imports import NO_VERSION
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 OWN = "my_lab.nets:Residual"
 SMALL = {"num_envs": "4", "rollout_length": "16", "minibatches": "2", "epochs": "4"}

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from agents.environments.game_check import check_game
 from agents.networks.own import make_torso
 from config.errors import BadInput
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 OWN = "my_lab.nets:Gated"
 SMALL = {

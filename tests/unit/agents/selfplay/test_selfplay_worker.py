@@ -18,7 +18,8 @@ from agents.selfplay.positions import refusal, unpacked_states
 from agents.selfplay.roles import Played, Published
 from agents.selfplay.worker import Moves, Worker
 from agents.states import FORMAT, to_arrays
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 
 SMALL = {
     "blocks": "0", "channels": "2", "simulations": "12", "cheap_simulations": "3",

@@ -32,7 +32,7 @@ from agents.transport.messages import (
 )
 from agents.transport.service import Server
 from agents.transport.tensors import BadMessage
-from config.resolve import Resolved
+from config.resolved import Resolved
 from steps.training.serving import Roster
 from tests.local_actors import impala, learner
 from tests.tcp_proxy import Proxy

@@ -18,7 +18,8 @@ import pytest
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
 from config.measures import RETURN
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory import checkpoints, network_storage
 from steps.directory.checkpoints import MANIFEST, STATE, TENSORS
 from steps.directory.files import write_atomically

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory import snapshots
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory

@@ -15,7 +15,8 @@ from agents.interfaces import HasStreams, Resumable, State
 from agents.load import make_learner, make_trainer
 from agents.states import begin_with_weights
 from config.errors import BadInput, Preempted
-from config.resolve import Resolved, resolve
+from config.resolve import resolve, resolved_from_dict
+from config.resolved import Resolved
 from steps import prepare, train
 from steps.directory.checkpoints import load_newest
 from steps.directory.experiment import read_experiment
@@ -339,7 +340,7 @@ def test_what_is_written_is_read_again(other: Path) -> None:
 
     resolved = replace(resolve("ppo", TINY | {"start_from": str(other)}), origin="0" * 64)
     written = json.loads(json.dumps(resolved.as_dict()))
-    assert Resolved.from_dict(written) == resolved
+    assert resolved_from_dict(written) == resolved
     written["experiment"]["start_from"] = None
     with pytest.raises(BadInput, match="belong together"):
-        Resolved.from_dict(written)
+        resolved_from_dict(written)

@@ -18,7 +18,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from agents.interfaces import Progress
 from config.errors import ExperimentError
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
 from steps.evaluations.event_file import write_animation, write_curve

@@ -13,7 +13,8 @@ import pytest
 
 from config.cluster import load_cluster
 from config.numbers import clock, duration
-from config.resolve import Resolved, resolve
+from config.resolve import resolve
+from config.resolved import Resolved
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Progress, Score, Status, printed, read_printed, write_status
 from workflows.dag.layout import Layout
