@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from config.errors import BadInput
+from config.parameters import cannot_be
 
 ROWS_PER_THREAD = 8
 """Fewer rows are computed as fast by one thread; and torch's other threads, which wait by spinning,
@@ -207,8 +207,11 @@ def choose_device(requested: str) -> str:
     GPU.
     """
     if requested == "cuda" and not torch.cuda.is_available():
-        raise BadInput(
-            "parameter 'device' cannot be 'cuda': this machine has no usable GPU; allowed: device=auto, device=cpu"
+        raise cannot_be(
+            "device",
+            requested,
+            because="this machine has no usable GPU",
+            allowed="device=auto, device=cpu",
         )
     if requested == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,9 +12,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from config.errors import BadInput
 from config.experiment import IMAGE
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 MOST_ACTORS = 512
 MOST_LEARNERS = 64
@@ -138,12 +137,7 @@ def check_gpus(role: str, count: int, gpus: int, per_gpu: int) -> None:
     of_role = f"{role}_gpus"
     each = f"{role}s_per_gpu"
     if gpus and count > gpus * per_gpu:
-        raise BadInput(
-            f"parameter '{role}s' cannot be {count}; allowed: at most {of_role} * {each} = "
-            f"{gpus} * {per_gpu} = {gpus * per_gpu}"
-        )
+        product = f"{of_role} * {each} = {gpus} * {per_gpu} = {gpus * per_gpu}"
+        raise cannot_be(f"{role}s", count, allowed=f"at most {product}")
     if per_gpu > 1 and not gpus:
-        raise BadInput(
-            f"parameter '{each}' cannot be {per_gpu} with {of_role}=0; "
-            f"allowed: 1, or more with {of_role}"
-        )
+        raise cannot_be(each, per_gpu, f"with {of_role}=0", allowed=f"1, or more with {of_role}")

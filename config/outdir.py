@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.errors import BadInput, shown
-from config.parameters import refuse_hostile
+from config.errors import BadInput
+from config.parameters import cannot_be, refuse_hostile
 
 if TYPE_CHECKING:
     # Imported for its type alone: descriptors import this module.
@@ -33,9 +33,7 @@ def check_outdir_text(outdir: str, name: str = "outdir") -> None:
         or outdir.startswith(("~", "-"))
         or any(len(part.encode()) > 255 for part in parts)
     ):
-        raise BadInput(
-            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
-        )
+        raise cannot_be(name, outdir, allowed="a path without '..', not starting with '~' or '-'")
 
 
 def check_outdir(outdir: str, storage_root: str | Path | None, name: str = "outdir") -> Path:
@@ -49,12 +47,10 @@ def check_outdir(outdir: str, storage_root: str | Path | None, name: str = "outd
         path = _followed(outdir)
         root = None if storage_root is None else _followed(storage_root)
     except (OSError, RuntimeError) as error:
-        raise BadInput(f"parameter {name!r} cannot be {shown(outdir)}: {error}") from None
+        raise cannot_be(name, outdir, because=str(error)) from None
     _refuse_other_encoding(path, name)
     if root is not None and (path == root or not path.is_relative_to(root)):
-        raise BadInput(
-            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a directory below {root}"
-        )
+        raise cannot_be(name, outdir, allowed=f"a directory below {root}")
     return path
 
 
@@ -66,9 +62,11 @@ def _refuse_other_encoding(path: Path, name: str) -> None:
     try:
         path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
     except UnicodeEncodeError:
-        raise BadInput(
-            f"parameter {name!r} cannot be {shown(str(path))} where names of files are {encoding}; "
-            "allowed: ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)"
+        raise cannot_be(
+            name,
+            str(path),
+            f"where names of files are {encoding}",
+            allowed="ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)",
         ) from None
 
 

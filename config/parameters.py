@@ -162,9 +162,8 @@ class Parameter:
 
     def refusal(self, value: object, because: str = "") -> BadInput:
         """The message `parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
-        return BadInput(
-            f"parameter {self.name!r} cannot be {self._said(value)}{because}; allowed: {self.allowed}"
-        )
+        refused = f"parameter {self.name!r} cannot be {self._said(value)}"
+        return BadInput(f"{refused}{because}; allowed: {self.allowed}")
 
     def _said(self, value: object) -> str:
         """The value in a message."""
@@ -228,6 +227,21 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(element) for element in value)
     return str(value)
+
+
+def cannot_be(
+    name: str, value: object, where: str = "", *, because: str = "", allowed: str = ""
+) -> BadInput:
+    """The error that a parameter of an experiment has a wrong value, such as `parameter 'gpus' cannot be
+    0 with device=cuda: torch needs one; allowed: 1`.
+
+    value: a text is put in quotes. where: under which conditions it is wrong, `with device=cuda`.
+    """
+    said = shown(value) if isinstance(value, str) else to_text(value)
+    condition = f" {where}" if where else ""
+    reason = f": {because}" if because else ""
+    remedy = f"; allowed: {allowed}" if allowed else ""
+    return BadInput(f"parameter {name!r} cannot be {said}{condition}{reason}{remedy}")
 
 
 def _is_whole(number: Decimal) -> bool:

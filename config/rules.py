@@ -5,14 +5,16 @@ What one parameter may be by itself is declared where the parameter is (`config/
 
 from __future__ import annotations
 
+import functools
+
 from config.algorithms import ALGORITHMS
 from config.algorithms.descriptor import BOARD
 from config.environment import ATARI_ONLY, ATARI_OPTIONS, EnvironmentSettings
-from config.errors import BadInput, shown, unknown
+from config.errors import BadInput, unknown
 from config.experiment import LONGEST_TRAINING
 from config.games import games
 from config.outdir import check_outdir_text
-from config.parameters import declared, to_text
+from config.parameters import cannot_be, declared, to_text
 from config.resolved import Resolved
 
 
@@ -26,44 +28,52 @@ def check_together(resolved: Resolved) -> None:
     if experiment.start_from is not None:
         check_outdir_text(experiment.start_from, "start_from")
     if resolved.min_runs > experiment.runs:
-        raise BadInput(
-            f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}"
-        )
+        raise cannot_be("min_runs", experiment.min_runs, allowed=f"at most runs, {experiment.runs}")
     if experiment.video_episodes > experiment.evaluation_episodes:
-        given = experiment.video_episodes
-        most = experiment.evaluation_episodes
-        refused = f"parameter 'video_episodes' cannot be {given}"
-        raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
+        raise cannot_be(
+            "video_episodes",
+            experiment.video_episodes,
+            allowed=f"at most evaluation_episodes, {experiment.evaluation_episodes}",
+        )
     if experiment.evaluations == 1:
-        raise BadInput(
-            "parameter 'evaluations' cannot be 1: the first and the last policy are two; "
-            "allowed: 0, or an integer from 2 to 1000"
+        raise cannot_be(
+            "evaluations",
+            1,
+            because="the first and the last policy are two",
+            allowed="0, or an integer from 2 to 1000",
         )
     if experiment.evaluate_above is not None and resolved.measure.training_name:
-        refused = f"parameter 'evaluate_above' cannot be {to_text(experiment.evaluate_above)}"
-        measured = resolved.measure.training_name
-        raise BadInput(
-            f"{refused}: a training of {resolved.algorithm} measures the {measured}, "
-            "which does not say how good it is; allowed: empty"
+        measured = (
+            f"a training of {resolved.algorithm} measures the {resolved.measure.training_name}"
+        )
+        raise cannot_be(
+            "evaluate_above",
+            experiment.evaluate_above,
+            because=f"{measured}, which does not say how good it is",
+            allowed="empty",
         )
     if experiment.device == "cuda" and experiment.gpus == 0:
-        raise BadInput(
-            "parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1"
+        raise cannot_be(
+            "device", "cuda", "with gpus=0", allowed="device=auto, device=cpu, or gpus=1"
         )
     if experiment.runs_per_gpu > 1 and not experiment.gpus:
-        raise BadInput(
-            f"parameter 'runs_per_gpu' cannot be {experiment.runs_per_gpu} with gpus=0; "
-            "allowed: 1, or more with gpus=1"
+        raise cannot_be(
+            "runs_per_gpu",
+            experiment.runs_per_gpu,
+            "with gpus=0",
+            allowed="1, or more with gpus=1",
         )
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
-            raise BadInput(
-                f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}"
+            raise cannot_be(
+                name, getattr(experiment, name), allowed=f"at most epochs, {resolved.epochs}"
             )
     if resolved.total_steps > LONGEST_TRAINING:
         most = (LONGEST_TRAINING - resolved.warm_up_steps) // resolved.steps_per_epoch
-        raise BadInput(
-            f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps"
+        raise cannot_be(
+            "epochs",
+            resolved.epochs,
+            allowed=f"at most {most}, that is {LONGEST_TRAINING} steps",
         )
     if resolved.actor_settings is not None and resolved.actors.learners > 1:
         _check_learners(resolved)
@@ -78,14 +88,14 @@ def _check_learners(resolved: Resolved) -> None:
     """
     actors = resolved.actors.actors
     learners = resolved.actors.learners
-    refused = f"parameter 'learners' cannot be {learners}"
+    refused = functools.partial(cannot_be, "learners", learners)
     if not resolved.descriptor.several_learners:
-        raise BadInput(f"{refused}: {resolved.algorithm} learns in one process; allowed: 1")
+        raise refused(because=f"{resolved.algorithm} learns in one process", allowed="1")
     if learners > actors:
-        raise BadInput(f"{refused}; allowed: at most actors, {actors}")
+        raise refused(allowed=f"at most actors, {actors}")
     batch_size = resolved.hyperparameters.batch_size
     if batch_size % learners:
-        raise BadInput(f"{refused}; allowed: what divides batch_size, {batch_size}")
+        raise refused(allowed=f"what divides batch_size, {batch_size}")
 
 
 def check_family(resolved: Resolved, family: str) -> None:
@@ -119,15 +129,17 @@ def _check_game(resolved: Resolved) -> None:
         _check_board(resolved)
         return
     if game.is_atari and settings.normalise_observations:
-        raise BadInput(
-            f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
+        raise cannot_be(
+            "normalise_observations", True, because=f"{game.name} shows images", allowed="false"
         )
     if (game.is_atari or game.is_pooled) and settings.wrappers:
         remedy = "game=package.module:function that makes and wraps this game with gymnasium"
         kind = ", an Atari game," if game.is_atari else ""
-        raise BadInput(
-            f"parameter 'wrappers' cannot be {shown(settings.wrappers)}: the environments of {game.name}{kind} "
-            f"are made all at once; allowed: empty, or {remedy}"
+        raise cannot_be(
+            "wrappers",
+            settings.wrappers,
+            because=f"the environments of {game.name}{kind} are made all at once",
+            allowed=f"empty, or {remedy}",
         )
     for name in settings.options if game.is_atari else ():
         if name not in ATARI_OPTIONS:
@@ -136,9 +148,8 @@ def _check_game(resolved: Resolved) -> None:
         value = getattr(settings, name)
         default = declared(EnvironmentSettings)[name].default
         if value != default:
-            raise BadInput(
-                f"parameter {name!r} cannot be {to_text(value)}: {game.name} is no Atari game; allowed: {to_text(default)}"
-            )
+            no_atari = f"{game.name} is no Atari game"
+            raise cannot_be(name, value, because=no_atari, allowed=to_text(default))
 
 
 def _check_board(resolved: Resolved) -> None:
@@ -146,12 +157,13 @@ def _check_board(resolved: Resolved) -> None:
     experiment = resolved.experiment
     for name in ("evaluation_episodes", "snapshot_episodes"):
         if (given := getattr(experiment, name)) % 2:
-            raise BadInput(
-                f"parameter {name!r} cannot be {given}: each opening is played "
-                "with both colours; allowed: even numbers"
-            )
+            both = "each opening is played with both colours"
+            raise cannot_be(name, given, because=both, allowed="even numbers")
     if resolved.evaluation_policy != "greedy":
-        raise BadInput(
-            f"parameter 'evaluation_policy' cannot be {resolved.evaluation_policy!r}: the trained player takes the "
-            "best action of its search, from different openings; allowed: greedy, or empty"
+        best = "the trained player takes the best action of its search, from different openings"
+        raise cannot_be(
+            "evaluation_policy",
+            resolved.evaluation_policy,
+            because=best,
+            allowed="greedy, or empty",
         )

@@ -17,7 +17,7 @@ from config.errors import BadInput, shown
 from config.experiment import Experiment
 from config.given import from_argo
 from config.outdir import check_outdir
-from config.parameters import declared
+from config.parameters import cannot_be, declared
 from config.resolve import resolve
 from config.resolved import Resolved
 from config.strict_yaml import dump
@@ -61,10 +61,8 @@ def plan(arguments: argparse.Namespace) -> int:
     part = given.get(PART, WHOLE)
     is_adaptive = isinstance(study.runs, AdaptiveRuns)
     if is_adaptive and part != WHOLE:
-        raise BadInput(
-            f"parameter 'part' cannot be {shown(part)}: one workflow must decide how many runs all "
-            f"experiments have; allowed: {WHOLE}"
-        )
+        one = "one workflow must decide how many runs all experiments have"
+        raise cannot_be("part", part, because=one, allowed=WHOLE)
     directory = StudyDirectory(check_outdir(outdir, os.environ.get("STORAGE") or None))
     every = as_grown(directory, study.cells) if is_adaptive else study.cells
     cells = part_of(every, part)

@@ -24,9 +24,10 @@ from typing import Any
 from config import pipeline
 from config.algorithms import ALGORITHMS
 from config.ending import end
-from config.errors import BadInput, ExperimentError, shown
+from config.errors import BadInput, ExperimentError
 from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
+from config.parameters import cannot_be
 from config.resolve import resolve
 from config.resolved import Resolved
 from config.strict_yaml import dump
@@ -178,9 +179,7 @@ def _with_recorded_games(resolved: Resolved) -> Resolved:
     try:
         read_games(text, load_game(resolved.game.id))
     except BadInput as error:
-        raise BadInput(
-            f"parameter 'imitate' cannot be {shown(resolved.hyperparameters.imitate)}: {error}"
-        ) from None
+        raise cannot_be("imitate", resolved.hyperparameters.imitate, because=str(error)) from None
     return with_recorded(resolved, text)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from config.errors import BadInput
 from config.imports import imported
 from config.memory import at_least, in_bytes, shown
-from config.parameters import declared
+from config.parameters import cannot_be, declared
 
 if TYPE_CHECKING:
     from agents.interfaces import ExperienceBytes
@@ -59,9 +59,11 @@ def check_memory(
     )
     smaller = f"a smaller {_that_sizes(kind, resolved)}"
     if memory_bytes is None:
-        raise BadInput(
-            f"parameter 'training_memory' cannot be {asked}: {takes}; "
-            f"allowed: at least {at_least(needed)}, or {smaller}"
+        raise cannot_be(
+            "training_memory",
+            asked,
+            because=takes,
+            allowed=f"at least {at_least(needed)}, or {smaller}",
         )
     raise BadInput(
         f"{takes}, and there are {shown(memory_bytes)} of memory here (training_memory={asked}); "

@@ -11,11 +11,10 @@ from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import Environments
-from config.errors import BadInput
 from config.imports import IMPORT_PATH
 from config.measures import WIN_RATE
 from config.outdir import check_outdir_text
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,21 +213,23 @@ class AlphaZero:
     def check(self, environment: Environments) -> None:
         """Raise `BadInput` for values that do not go together."""
         if self.replay_ratio * self.generation_positions < self.batch_size:
-            raise BadInput(
-                f"parameter 'generation_positions' cannot be {self.generation_positions}; allowed: at "
-                f"least batch_size / replay_ratio, {-(-self.batch_size // self.replay_ratio):g}"
+            least = -(-self.batch_size // self.replay_ratio)
+            raise cannot_be(
+                "generation_positions",
+                self.generation_positions,
+                allowed=f"at least batch_size / replay_ratio, {least:g}",
             )
         if self.imitate is not None:
             check_outdir_text(self.imitate, "imitate")
         if self.cheap_simulations > self.simulations:
-            raise BadInput(
-                f"parameter 'cheap_simulations' cannot be {self.cheap_simulations}; allowed: at most "
-                f"simulations, {self.simulations}"
+            raise cannot_be(
+                "cheap_simulations",
+                self.cheap_simulations,
+                allowed=f"at most simulations, {self.simulations}",
             )
         if self.window < self.learning_starts:
-            raise BadInput(
-                f"parameter 'window' cannot be {self.window}; allowed: at least learning_starts, "
-                f"{self.learning_starts}"
+            raise cannot_be(
+                "window", self.window, allowed=f"at least learning_starts, {self.learning_starts}"
             )
 
 

@@ -10,8 +10,7 @@ from config.algorithms import sac
 from config.algorithms.descriptor import ACTOR_LEARNER
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +60,10 @@ class AsyncSAC(sac.SAC):
         self.ratio.check(environment.count)
         if self.replay_slots < environment.count:
             least = environment.count * self.unroll_length
-            raise BadInput(
-                f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least} "
-                f"(unroll_length * envs_per_actor)"
+            raise cannot_be(
+                "replay_size",
+                self.replay_size,
+                allowed=f"at least {least} (unroll_length * envs_per_actor)",
             )
 
 

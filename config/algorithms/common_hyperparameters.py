@@ -7,7 +7,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from config.parameters import parameter
+from config.environment import EnvironmentSettings
+from config.parameters import cannot_be, parameter
 
 epoch_updates = partial(
     parameter, low=1, high=10**6, unit="updates", help="updates of the network in one epoch"
@@ -68,3 +69,14 @@ def falling_learning_rate(hyperparameters: Any) -> list[str]:
     not inherited, so each class assigns it.
     """
     return ["anneal_learning_rate"] if hyperparameters.anneal_learning_rate else []
+
+
+def refuse_normalised_rewards(environment: EnvironmentSettings) -> None:
+    """Raise `BadInput` for `normalise_rewards`, for an algorithm that learns from a replay."""
+    if environment.normalise_rewards:
+        raise cannot_be(
+            "normalise_rewards",
+            True,
+            because="the rewards of a replay are learnt as they are",
+            allowed="false",
+        )

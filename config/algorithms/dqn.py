@@ -10,9 +10,8 @@ from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import OffPolicy
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 STACKED_FRAMES = 64
 """More than any stack has: so many steps and n_step of them can never be sampled."""
@@ -136,9 +135,12 @@ class DQN(OffPolicy):
         count = environment.count
         least = max(self.learning_starts, self.batch_size, (self.n_step + STACKED_FRAMES) * count)
         if self.replay_size < least:
-            raise BadInput(
-                f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least}, "
-                f"for learning_starts={self.learning_starts}, batch_size={self.batch_size}, n_step={self.n_step}, num_envs={count}"
+            others = (
+                f"learning_starts={self.learning_starts}, batch_size={self.batch_size}, "
+                f"n_step={self.n_step}, num_envs={count}"
+            )
+            raise cannot_be(
+                "replay_size", self.replay_size, allowed=f"at least {least}, for {others}"
             )
 
 

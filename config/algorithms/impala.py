@@ -12,7 +12,7 @@ from config.algorithms.ppo import LARGEST_BATCH
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +126,13 @@ class IMPALA:
                 f"large; allowed: at most {LARGEST_BATCH}"
             )
         if self.c_bar > self.rho_bar:
-            raise BadInput(
-                f"parameter 'c_bar' cannot be {self.c_bar:g}; allowed: at most rho_bar, "
-                f"{self.rho_bar:g}"
-            )
+            raise cannot_be("c_bar", self.c_bar, allowed=f"at most rho_bar, {self.rho_bar:g}")
         if environment.normalise_rewards:
-            raise BadInput(
-                "parameter 'normalise_rewards' cannot be true: each actor would have a scale of its "
-                "own; allowed: false, with reward_scale or clip_rewards=true"
+            raise cannot_be(
+                "normalise_rewards",
+                True,
+                because="each actor would have a scale of its own",
+                allowed="false, with reward_scale or clip_rewards=true",
             )
 
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from config.algorithms import common_hyperparameters as common
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 class OffPolicy:
@@ -37,20 +36,19 @@ class OffPolicy:
         """Raise `BadInput` for values that do not go together."""
         for name in self.multiples:
             if getattr(self, name) % environment.count:
-                raise BadInput(
-                    f"parameter {name!r} cannot be {getattr(self, name)}; "
-                    f"allowed: a multiple of num_envs, {environment.count}"
+                raise cannot_be(
+                    name,
+                    getattr(self, name),
+                    allowed=f"a multiple of num_envs, {environment.count}",
                 )
-        if environment.normalise_rewards:
-            raise BadInput(
-                "parameter 'normalise_rewards' cannot be true: the rewards of a replay are learnt "
-                "as they are; allowed: false"
-            )
+        common.refuse_normalised_rewards(environment)
         if environment.normalise_observations and self.learning_starts < self.epoch_steps:
-            raise BadInput(
-                f"parameter 'learning_starts' cannot be {self.learning_starts} with "
-                "normalise_observations=true: their statistics are those of finished epochs; "
-                f"allowed: at least epoch_steps, {self.epoch_steps}"
+            raise cannot_be(
+                "learning_starts",
+                self.learning_starts,
+                "with normalise_observations=true",
+                because="their statistics are those of finished epochs",
+                allowed=f"at least epoch_steps, {self.epoch_steps}",
             )
 
 
@@ -127,7 +125,4 @@ class TwinCritics(OffPolicy):
             ("replay_size", max(self.batch_size, 4 * count), f"batch_size, and 4 * {counted}"),
         ):
             if getattr(self, name) < least:
-                raise BadInput(
-                    f"parameter {name!r} cannot be {getattr(self, name)}; "
-                    f"allowed: at least {least} ({reason})"
-                )
+                raise cannot_be(name, getattr(self, name), allowed=f"at least {least} ({reason})")

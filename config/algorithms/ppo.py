@@ -11,7 +11,7 @@ from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 LARGEST_BATCH = 2**22
 
@@ -91,8 +91,10 @@ class PPO:
         if batch > LARGEST_BATCH:
             raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")
         if batch % self.minibatches or batch // self.minibatches < 2:
-            raise BadInput(
-                f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of {product} that leaves 2 rows in each"
+            raise cannot_be(
+                "minibatches",
+                self.minibatches,
+                allowed=f"a divisor of {product} that leaves 2 rows in each",
             )
 
 

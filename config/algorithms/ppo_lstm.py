@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.algorithms.ppo import PPO
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +54,15 @@ class RecurrentPPO(PPO):
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
         if self.rollout_length % self.sequence_length:
-            raise BadInput(
-                f"parameter 'sequence_length' cannot be {self.sequence_length}; allowed: a divisor of rollout_length, {self.rollout_length}"
+            raise cannot_be(
+                "sequence_length",
+                self.sequence_length,
+                allowed=f"a divisor of rollout_length, {self.rollout_length}",
             )
         sequences = environment.count * self.rollout_length // self.sequence_length
         if sequences % self.minibatches:
-            raise BadInput(
-                f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of "
-                f"num_envs * rollout_length / sequence_length = {sequences}"
-            )
+            product = f"num_envs * rollout_length / sequence_length = {sequences}"
+            raise cannot_be("minibatches", self.minibatches, allowed=f"a divisor of {product}")
 
 
 ALGORITHM = Algorithm(

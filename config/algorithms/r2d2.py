@@ -10,9 +10,8 @@ from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import ACTOR_LEARNER, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
 from config.imports import IMPORT_PATH
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,28 +164,25 @@ class R2D2:
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         if self.burn_in >= self.unroll_length:
-            raise BadInput(
-                f"parameter 'burn_in' cannot be {self.burn_in}; allowed: less than unroll_length, "
-                f"{self.unroll_length}"
+            raise cannot_be(
+                "burn_in", self.burn_in, allowed=f"less than unroll_length, {self.unroll_length}"
             )
         self.ratio.check(environment.count)
         if self.steps_per_epoch(environment) < 1:
-            raise BadInput(
-                f"parameter 'replay_ratio' cannot be {self.replay_ratio:g}; allowed: at most "
-                f"{self.epoch_updates * self.ratio.batch}, one step in an epoch"
+            most = self.epoch_updates * self.ratio.batch
+            raise cannot_be(
+                "replay_ratio", self.replay_ratio, allowed=f"at most {most}, one step in an epoch"
             )
         least = max(self.learning_starts, self.unroll_length * environment.count)
         if self.replay_size < least:
-            raise BadInput(
-                f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least}, "
-                f"for learning_starts={self.learning_starts}, unroll_length={self.unroll_length}, "
+            others = (
+                f"learning_starts={self.learning_starts}, unroll_length={self.unroll_length}, "
                 f"envs_per_actor={environment.count}"
             )
-        if environment.normalise_rewards:
-            raise BadInput(
-                "parameter 'normalise_rewards' cannot be true: the rewards of a replay are learnt "
-                "as they are; allowed: false"
+            raise cannot_be(
+                "replay_size", self.replay_size, allowed=f"at least {least}, for {others}"
             )
+        common.refuse_normalised_rewards(environment)
 
 
 ALGORITHM = Algorithm(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from config.errors import BadInput
+from config.parameters import cannot_be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ReplayRatio:
         least = math.ceil(1 + self.ratio * self.unroll * environments / self.batch)
         ahead = round(self.slack / self.batch)
         if ahead < least:
-            raise BadInput(
-                f"parameter 'max_ahead' cannot be {ahead}; allowed: at least {least}, for one update "
-                f"and an unroll of {self.unroll} steps of each of envs_per_actor={environments} environments"
+            unroll = f"an unroll of {self.unroll} steps of each of envs_per_actor={environments} environments"
+            raise cannot_be(
+                "max_ahead", ahead, allowed=f"at least {least}, for one update and {unroll}"
             )

@@ -10,8 +10,7 @@ from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import TwinCritics
 from config.environment import EnvironmentSettings
-from config.errors import BadInput
-from config.parameters import parameter
+from config.parameters import cannot_be, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +42,8 @@ class SAC(TwinCritics):
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
         if self.alpha is not None and self.target_entropy is not None:
-            raise BadInput(
-                f"parameter 'target_entropy' cannot be {self.target_entropy:g} with a fixed alpha, "
-                f"{self.alpha:g}; allowed: empty"
-            )
+            fixed = f"with a fixed alpha, {self.alpha:g}"
+            raise cannot_be("target_entropy", self.target_entropy, fixed, allowed="empty")
 
 
 ALGORITHM = Algorithm(

@@ -26,6 +26,7 @@ from config.ladder import (
     read_opponents,
 )
 from config.outdir import check_outdir
+from config.parameters import cannot_be
 from config.resolved import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
@@ -161,7 +162,7 @@ def check_snapshot_openings(resolved: Resolved, game: Game) -> None:
     try:
         opening_lines(game, given // COLOURS, np.random.default_rng(0))
     except BadInput as error:
-        raise BadInput(f"parameter 'snapshot_episodes' cannot be {given}: {error}") from None
+        raise cannot_be("snapshot_episodes", given, because=str(error)) from None
 
 
 def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
@@ -175,7 +176,7 @@ def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
         return opening_lines(game, count, np.random.default_rng(arena_seed(resolved, run)))
     except BadInput as error:
         given = resolved.experiment.evaluation_episodes
-        raise BadInput(f"parameter 'evaluation_episodes' cannot be {given}: {error}") from None
+        raise cannot_be("evaluation_episodes", given, because=str(error)) from None
 
 
 def arena_seed(resolved: Resolved, run: int) -> int:

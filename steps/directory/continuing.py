@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from config.errors import BadInput, WrongDirectory
+from config.parameters import cannot_be
 from config.resolved import Resolved
 from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import other_parameters, read_experiment
@@ -37,7 +38,10 @@ def check_evaluations(directory: ExperimentDirectory, now: Resolved) -> None:
     for index in range(now.experiment.runs if given else 0):
         run = directory.run(index)
         if not run.snapshot_steps() and trained_epochs(run) >= now.epochs:
-            raise BadInput(
-                f"parameter 'evaluations' cannot be {given}: run {index} was trained with "
-                "evaluations=0, and its snapshots cannot be taken later; allowed: 0, or another outdir"
+            without = f"run {index} was trained with evaluations=0"
+            raise cannot_be(
+                "evaluations",
+                given,
+                because=f"{without}, and its snapshots cannot be taken later",
+                allowed="0, or another outdir",
             )

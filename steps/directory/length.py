@@ -7,9 +7,10 @@ that long from the start. They may never end before what is trained.
 
 from __future__ import annotations
 
-from config.errors import BadInput
+import functools
+
 from config.identity import comparable, without_length
-from config.parameters import to_text
+from config.parameters import cannot_be, to_text
 from config.resolved import Resolved
 from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import ExperimentRecord, difference
@@ -24,20 +25,16 @@ def check_length(directory: ExperimentDirectory, before: ExperimentRecord, now: 
     """
     if before.resolved.epochs == now.epochs or _differ_otherwise(before, now):
         return
-    refused = (
-        f"parameter 'epochs' cannot be {now.epochs} in {directory.root}, whose trainings have "
-        f"{before.resolved.epochs} epochs"
-    )
+    there = f"in {directory.root}, whose trainings have {before.resolved.epochs} epochs"
+    refused = functools.partial(cannot_be, "epochs", now.epochs, there)
     if why := _why_fixed(now):
-        raise BadInput(
-            f"{refused}: {why}; allowed: {before.resolved.epochs}, or another outdir with "
-            f"start_from={directory.root}"
-        )
+        other = f"another outdir with start_from={directory.root}"
+        raise refused(because=why, allowed=f"{before.resolved.epochs}, or {other}")
     for index in range(before.resolved.experiment.runs):
         trained = trained_epochs(directory.run(index))
         if trained > now.epochs:
-            raise BadInput(
-                f"{refused}: run {index} is trained for {trained}; allowed: {trained} or more"
+            raise refused(
+                because=f"run {index} is trained for {trained}", allowed=f"{trained} or more"
             )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from config.errors import BadInput, WrongDirectory, shown
 from config.identity import LENGTH, hash_of
 from config.outdir import check_outdir
+from config.parameters import cannot_be
 from config.resolved import Resolved
 from steps.directory.checkpoints import Checkpoint, load_newest
 from steps.directory.experiment import ExperimentRecord, read_experiment
@@ -85,9 +86,7 @@ def first_checkpoint(resolved: Resolved, run: int, storage_root: str | None) -> 
 
 def refusal(resolved: Resolved, because: str) -> BadInput:
     """The error `parameter 'start_from' cannot be 'results/x': …`."""
-    return BadInput(
-        f"parameter 'start_from' cannot be {shown(resolved.experiment.start_from or '')}: {because}"
-    )
+    return cannot_be("start_from", resolved.experiment.start_from or "", because=because)
 
 
 def _read(resolved: Resolved, start_from: Path) -> ExperimentRecord:
@@ -135,13 +134,12 @@ def recorded_games(resolved: Resolved, file: Path | None = None) -> str | None:
     try:
         text = read_bytes(path, RECORDED_LIMIT_BYTES).decode()
         if resolved.recorded not in ("", with_recorded(resolved, text).recorded):
-            raise BadInput(
-                f"parameter 'imitate' cannot be {shown(given)}: it holds other games than when this "
-                "experiment was prepared; put them back, or choose another outdir"
-            )
+            other_games = "it holds other games than when this experiment was prepared"
+            remedy = "put them back, or choose another outdir"
+            raise cannot_be("imitate", given, because=f"{other_games}; {remedy}")
         return text
     except OSError as error:
         because = error.strerror or "it cannot be read"
     except UnicodeDecodeError:
         because = "it is no text"
-    raise BadInput(f"parameter 'imitate' cannot be {shown(given)}: {because}: {path}")
+    raise cannot_be("imitate", given, because=f"{because}: {path}")

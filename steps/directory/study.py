@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from config import pipeline
 from config.algorithms import find_algorithm
-from config.errors import BadInput, WrongDirectory, shown
+from config.errors import BadInput, WrongDirectory
+from config.parameters import cannot_be
 from config.resolved import Resolved
 from config.study import Cell, Study, read_study
 from steps.directory.files import read_bytes, write_if_changed
@@ -182,7 +183,7 @@ def part_of(cells: Sequence[Cell], part: str) -> Sequence[Cell]:
     """The cells of one part, such as `2/3`: every third one from the second on. Raises `BadInput`."""
     found = PART.fullmatch(part)
     if found is None or int(found[1]) > int(found[2]):
-        raise BadInput(f"parameter 'part' cannot be {shown(part)}; allowed: 1/1, or k/n with k ≤ n")
+        raise cannot_be("part", part, allowed="1/1, or k/n with k ≤ n")
     return cells[int(found[1]) - 1 :: int(found[2])]
 
 

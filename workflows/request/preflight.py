@@ -4,6 +4,7 @@ anything is started or written.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -11,9 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from config.errors import BadInput, WrongDirectory, shown
+from config.errors import BadInput, WrongDirectory
 from config.outdir import check_outdir, check_outdir_text
-from config.parameters import refuse_hostile
+from config.parameters import cannot_be, refuse_hostile
 from config.resolved import Resolved
 from config.suites import check_installed
 from config.tracking import refuse_missing
@@ -46,9 +47,8 @@ def cluster_outdir(outdir: str, name: str = "outdir") -> str:
     check_outdir_text(outdir, name)
     path = PurePosixPath(outdir)
     if not path.is_relative_to(MOUNT) or path == PurePosixPath(MOUNT):
-        raise BadInput(
-            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a directory below {MOUNT} (only --local takes another path)"
-        )
+        below = f"a directory below {MOUNT} (only --local takes another path)"
+        raise cannot_be(name, outdir, allowed=below)
     return str(path)
 
 
@@ -114,8 +114,8 @@ def check_can_be_trained(resolved: Resolved) -> None:
         # The game is only made here: `prepare` tries it as training will.
         made_elsewhere(resolved, PROBE_TIMEOUT_S)
     if resolved.experiment.device == "cuda" and not _has_cuda():
-        raise BadInput(
-            "parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu"
+        raise cannot_be(
+            "device", "cuda", "on this machine", because="torch finds no GPU", allowed="auto, cpu"
         )
 
 
@@ -126,19 +126,18 @@ def check_writable(directory: Path) -> None:
         for folder in (directory.absolute(), *directory.absolute().parents)
         if os.path.lexists(folder)
     )
-    refused = f"parameter 'outdir' cannot be {shown(str(directory))}: "
+    refused = functools.partial(cannot_be, "outdir", str(directory))
     if not existing.is_dir():
-        raise BadInput(f"{refused}{existing} is no directory")
+        raise refused(because=f"{existing} is no directory")
     if not os.access(
         existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
     ):
         mode = f"mode {existing.stat().st_mode & 0o7777:o}, owner {existing.stat().st_uid}"
-        raise BadInput(f"{refused}{existing} is not writable for user {os.geteuid()} ({mode})")
+        raise refused(because=f"{existing} is not writable for user {os.geteuid()} ({mode})")
     free = shutil.disk_usage(existing).free
     if free < SMALLEST_FREE_BYTES:
-        raise BadInput(
-            f"{refused}{free / 1024**2:.1f} MiB are free there; needed: {SMALLEST_FREE_BYTES // 1024**2} MiB at least"
-        )
+        needed = f"{SMALLEST_FREE_BYTES // 1024**2} MiB at least"
+        raise refused(because=f"{free / 1024**2:.1f} MiB are free there; needed: {needed}")
 
 
 def _refuse_living_owner(directory: ExperimentDirectory) -> None:
@@ -171,6 +170,5 @@ def _has_cuda() -> bool:
             == 0
         )
     except subprocess.TimeoutExpired:
-        raise BadInput(
-            f"parameter 'device' cannot be 'cuda' on this machine: torch did not answer in {PROBE_TIMEOUT_S:g} s"
-        ) from None
+        no_answer = f"torch did not answer in {PROBE_TIMEOUT_S:g} s"
+        raise cannot_be("device", "cuda", "on this machine", because=no_answer) from None
