@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.benchmarks.recorded import FOLDER, measured, record
 
+README = FOLDER.parents[1] / "README.md"
 HERE = {"commit": "1234567", "processor": "A", "cores": 2, "torch": "2.15"}
 
 
@@ -51,13 +53,17 @@ def test_every_committed_file_becomes_a_table(result_tables: Any, tmp_path: Path
         assert "Measured on: " in text
 
 
+def rounded(means: Iterable[float]) -> str:
+    return ", ".join(f"{mean:.0f}".replace("-", "−") for mean in means)
+
+
 def test_the_readme_has_the_returns_that_are_recorded() -> None:
     rows = json.loads((FOLDER / "learning.json").read_text(encoding="utf-8"))
     means = {(row["algorithm"], row["game"]): fmean(row["returns"]) for row in rows}
-    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
 
     def written(*cases: tuple[str, str]) -> str:
-        return ", ".join(f"{means[case]:.0f}".replace("-", "−") for case in cases)
+        return rounded(means[case] for case in cases)
 
     hidden = "cartpole-no-velocity"
     ppo = written(("ppo", "cartpole"), ("ppo", "lunarlander"), ("ppo", "mountaincar"))
@@ -66,6 +72,14 @@ def test_the_readme_has_the_returns_that_are_recorded() -> None:
     forgetful = written(("ppo", hidden), ("r2d2-forgetful", hidden))
     for numbers in (ppo, replayed, f"{remembering}; without a memory {forgetful}"):
         assert f"(docs/results.md#learning) | {numbers} |" in readme
+
+
+def test_the_readme_has_the_returns_beside_stable_baselines3() -> None:
+    rows = json.loads((FOLDER / "beside-stable-baselines3.json").read_text(encoding="utf-8"))
+    same = {(row["algorithm"], row["game"]): row for row in rows if row["settings"] == "the same"}
+    games = [same["ppo", game] for game in ("hopper", "halfcheetah", "walker2d")]
+    ours, theirs = (rounded(fmean(row[key]) for row in games) for key in ("ours", "reference"))
+    assert f"the same settings | {ours}; theirs {theirs} |" in README.read_text(encoding="utf-8")
 
 
 def test_a_missed_bound_is_said(result_tables: Any) -> None:
