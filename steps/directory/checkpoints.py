@@ -22,7 +22,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from config.errors import BadInput, NoUsableState, WrongDirectory
 from config.identity import comparable
 from steps.directory import segments
 from steps.directory.arrays import DamagedError, read_tensors, with_tensors, without_tensors
+from steps.directory.checkpoint_document import STATE, check_document
 from steps.directory.experiment import difference
 from steps.directory.files import (
     fault,
@@ -55,35 +56,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 KEPT = 2
 TENSORS = "tensors.safetensors"
-STATE = "state.json"
 MANIFEST = "manifest.json"
 MANIFEST_LIMIT_BYTES = 65536
 STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30
-
-RECORD_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "epoch": int,
-    "generation": int,
-    "files": dict,
-    "taken": dict,
-    "imitated": bool,
-    "recorder": dict,
-    "resources_csv": int,
-    "wall_s": (int, float),
-}
-"""The types of the entries of `record`, which a step saves beside a trainer's state; some may be absent."""
-
-RECORDER_KINDS: Mapping[str, type] = {"offset": int, "recent": list, "interval": dict}
-INTERVAL_KINDS: Mapping[str, type] = {
-    "epochs": int,
-    "returns": list,
-    "lengths": list,
-    "sums": dict,
-    "absent": dict,
-}
-"""The types inside of `record.recorder`, which `steps/training/recorder.py` saves, and inside of its
-interval. Lists and mappings hold numbers.
-"""
 
 State = dict[str, Any]
 
@@ -337,7 +313,7 @@ def load(path: Path) -> Checkpoint:
             raise WrongDirectory(
                 f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one"
             )
-        _check_kinds(document)
+        check_document(document)
         tensors = read_tensors(contents[TENSORS])
         state = with_tensors(document["state"], tensors)
         # A directory that was copied or renamed by hand.
@@ -352,73 +328,6 @@ def load(path: Path) -> Checkpoint:
         raise DamagedError(
             f"{STATE} is not what was saved ({type(error).__name__}: {error})"
         ) from error
-
-
-def _check_kinds(document: Mapping[str, Any]) -> None:
-    """Raise `DamagedError` unless what is read of a checkpoint's document has the types that were
-    saved, so that readers can rely on them.
-    """
-    record = document["record"]
-    kinds: list[tuple[str, object, type | tuple[type, ...]]] = [
-        ("step", document["step"], int),
-        ("state", document["state"], dict),
-        ("identity", document["identity"], dict),
-        ("record", record, dict),
-    ]
-    if isinstance(record, dict):
-        for name, kind in RECORD_KINDS.items():
-            if name in record:
-                kinds.append((f"record.{name}", record[name], kind))
-        files = record.get("files")
-        for file, kept in files.items() if isinstance(files, dict) else ():
-            if "/" in file or "\0" in file:
-                raise DamagedError(
-                    f"record.files in {STATE} names {file!r}, which is no file of a run"
-                )
-            kinds.append((f"record.files.{file}", kept, dict))
-            if isinstance(kept, dict):
-                kinds.append((f"record.files.{file}.bytes", kept.get("bytes"), int))
-        kinds += _recorder_kinds(record.get("recorder"))
-    for name, value, kind in kinds:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise DamagedError(f"{name} in {STATE} is a {type(value).__name__}")
-        # This form of the condition refuses NaN, too.
-        if isinstance(value, int | float) and not value >= 0:
-            raise DamagedError(f"{name} in {STATE} is {value}")
-    if "epoch" not in record:
-        raise DamagedError(f"record in {STATE} has no epoch")
-    taken = record.get("taken", {})
-    if not all(isinstance(count, int) and count >= 0 for count in taken.values()):
-        raise DamagedError(f"record.taken in {STATE} holds what is no count")
-
-
-def _recorder_kinds(recorder: object) -> list[tuple[str, object, type | tuple[type, ...]]]:
-    """What is inside of `record.recorder`: each value with its name and the type it must have.
-    Raises `DamagedError` for an interval with an unknown field.
-    """
-    if not isinstance(recorder, dict):
-        return []
-    within = "record.recorder"
-    kinds: list[tuple[str, object, type | tuple[type, ...]]] = [
-        (f"{within}.{name}", recorder.get(name), kind) for name, kind in RECORDER_KINDS.items()
-    ]
-    interval = recorder.get("interval")
-    if isinstance(interval, dict):
-        unknown = sorted(interval.keys() - INTERVAL_KINDS)
-        if unknown:
-            raise DamagedError(f"{within}.interval in {STATE} has {unknown[0]!r}")
-        kinds += [
-            (f"{within}.interval.{name}", value, INTERVAL_KINDS[name])
-            for name, value in interval.items()
-        ]
-    for name, value, _ in list(kinds):
-        members = value.values() if isinstance(value, dict) else value
-        if name == f"{within}.interval" or not isinstance(members, Iterable):
-            continue
-        for member in members:
-            if isinstance(member, bool) or not isinstance(member, int | float):
-                raise DamagedError(f"{name} in {STATE} holds a {type(member).__name__}")
-    return kinds
 
 
 @contextlib.contextmanager
