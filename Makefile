@@ -22,7 +22,8 @@ CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
 SLURM ?= ../shared/slurm
 SLURM_TESTS ?= tests/slurm
-WORKERS ?= 2
+# One process of tests for each processor, from 2 to 8, with up to 2 GB of memory each. Three on two processors took as long as two.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, max(2, len(os.sched_getaffinity(0)))))')
 LONG ?= slow
 MANIFESTS := workflows/manifests
 TEMPLATES := containers/kubernetes/templates

@@ -144,7 +144,7 @@ def test_a_replay_that_fits_to_the_byte() -> None:
     with pytest.raises(BadInput) as refusal:
         check_game(resolve(OWN, {"replay_size": str(LARGEST + 1)}))
     assert str(refusal.value) == (
-        f"parameter 'training_memory' cannot be 6Gi: the replay of {OWN} on cartpole takes 5.5 GiB, "
+        f"parameter 'training_memory' cannot be '6Gi': the replay of {OWN} on cartpole takes 5.5 GiB, "
         "the rest of its training about 0.5 GiB; allowed: at least 7Gi, or a smaller replay_size"
     )
     check_game(resolve(OWN, {"replay_size": str(LARGEST + 1), "training_memory": "7Gi"}))
@@ -215,7 +215,7 @@ def test_a_rollout_that_does_not_fit_is_refused(algorithm: str, size: str) -> No
         check_game(resolve(algorithm, given))
     said = str(caught.value)
     assert said.startswith(
-        f"parameter 'training_memory' cannot be 600Mi: the rollout of {algorithm}"
+        f"parameter 'training_memory' cannot be '600Mi': the rollout of {algorithm}"
     )
     assert f"a smaller {size}" in said
     check_game(resolve(algorithm, {**given, "training_memory": "900Gi"}))
