@@ -11,7 +11,7 @@ from config.algorithms import ALGORITHMS
 from config.algorithms.descriptor import BOARD
 from config.environment import ATARI_ONLY, ATARI_OPTIONS, EnvironmentSettings
 from config.errors import BadInput, unknown
-from config.experiment import LONGEST_TRAINING
+from config.experiment import LONGEST_TRAINING, Experiment
 from config.games import games
 from config.outdir import check_outdir_text
 from config.parameters import cannot_be, declared, to_text
@@ -27,6 +27,19 @@ def check_together(resolved: Resolved) -> None:
     check_outdir_text(experiment.outdir)
     if experiment.start_from is not None:
         check_outdir_text(experiment.start_from, "start_from")
+    _check_runs(resolved)
+    _check_gpus(experiment)
+    _check_length(resolved)
+    if resolved.actor_settings is not None and resolved.actors.learners > 1:
+        _check_learners(resolved)
+    if resolved.family or resolved.descriptor.has_workers:
+        check_family(resolved, resolved.family)
+    _check_game(resolved)
+
+
+def _check_runs(resolved: Resolved) -> None:
+    """Raise `BadInput` for numbers of runs, episodes and snapshots that do not go together."""
+    experiment = resolved.experiment
     if resolved.min_runs > experiment.runs:
         raise cannot_be("min_runs", experiment.min_runs, allowed=f"at most runs, {experiment.runs}")
     if experiment.video_episodes > experiment.evaluation_episodes:
@@ -52,6 +65,10 @@ def check_together(resolved: Resolved) -> None:
             because=f"{measured}, which does not say how good it is",
             allowed="empty",
         )
+
+
+def _check_gpus(experiment: Experiment) -> None:
+    """Raise `BadInput` for what needs a GPU without one."""
     if experiment.device == "cuda" and experiment.gpus == 0:
         raise cannot_be(
             "device", "cuda", "with gpus=0", allowed="device=auto, device=cpu, or gpus=1"
@@ -63,6 +80,11 @@ def check_together(resolved: Resolved) -> None:
             "with gpus=0",
             allowed="1, or more with gpus=1",
         )
+
+
+def _check_length(resolved: Resolved) -> None:
+    """Raise `BadInput` for a training that is too long, or shorter than one of its intervals."""
+    experiment = resolved.experiment
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
             raise cannot_be(
@@ -75,11 +97,6 @@ def check_together(resolved: Resolved) -> None:
             resolved.epochs,
             allowed=f"at most {most}, that is {LONGEST_TRAINING} steps",
         )
-    if resolved.actor_settings is not None and resolved.actors.learners > 1:
-        _check_learners(resolved)
-    if resolved.family or resolved.descriptor.has_workers:
-        check_family(resolved, resolved.family)
-    _check_game(resolved)
 
 
 def _check_learners(resolved: Resolved) -> None:

@@ -226,56 +226,15 @@ def evaluation(
     places = sorted([*episodes, *missing])
     for place, run in enumerate(places):
         if run in missing:
-            height = axes.get_xaxis_transform()
-            axes.text(
-                place,
-                0.03,
-                missing[run],
-                rotation=90,
-                color=ABSENT,
-                fontsize=7.5,
-                ha="center",
-                va="bottom",
-                transform=height,
-            )
-            continue
-        values = np.asarray(episodes[run], np.float64)
-        axes.plot(
-            place + _spread(len(values)),
-            values,
-            "o",
-            color=BLUE,
-            alpha=0.25,
-            markersize=3.2,
-            markeredgewidth=0,
-        )
-        axes.plot(
-            place,
-            measure.of_run(episodes[run]),
-            "D",
-            color=BLUE,
-            markersize=6.5,
-            markeredgecolor="white",
-            markeredgewidth=0.8,
-        )
-    centre, low, high, name, _ = shown(scores)
+            _draw_missing(axes, place, missing[run])
+        else:
+            _draw_episodes(axes, place, episodes[run], measure)
     at = len(places) + 0.25
-    axes.axvspan(at - 0.5, at + 0.5, color=GREY, alpha=0.07, linewidth=0)
-    if low is not None and high is not None:
-        axes.errorbar(
-            at,
-            centre[0],
-            [[centre[0] - low[0]], [high[0] - centre[0]]],
-            color=INK,
-            linewidth=1.6,
-            capsize=5,
-        )
-    axes.plot(at, centre[0], "D", color=INK, markersize=7.5)
+    name = _draw_over_runs(axes, at, scores)
     every = max(1, len(places) // 24)
     prefix = "run " if len(places) <= 10 else ""  # more of them would overlap
     labels = [f"{prefix}{run}" for run in places[::every]]
-    centre_label = name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"
-    axes.set_xticks([*range(0, len(places), every), at], [*labels, centre_label])
+    axes.set_xticks([*range(0, len(places), every), at], [*labels, name])
     axes.set_xlim(-0.6, at + 0.55)
     axes.set_ylabel(measure.axis(of))
     if solved is not None:
@@ -291,6 +250,61 @@ def evaluation(
         f"{interval_caption(scores, 'bar')}",
     )
     return figure
+
+
+def _draw_missing(axes: Axes, place: float, why: str) -> None:
+    """Say at a run's empty place why it has no evaluation."""
+    axes.text(
+        place,
+        0.03,
+        why,
+        rotation=90,
+        color=ABSENT,
+        fontsize=7.5,
+        ha="center",
+        va="bottom",
+        transform=axes.get_xaxis_transform(),
+    )
+
+
+def _draw_episodes(axes: Axes, place: float, episodes: Sequence[float], measure: Measure) -> None:
+    """Draw a run's episodes as pale dots, and what they come to as a diamond."""
+    values = np.asarray(episodes, np.float64)
+    axes.plot(
+        place + _spread(len(values)),
+        values,
+        "o",
+        color=BLUE,
+        alpha=0.25,
+        markersize=3.2,
+        markeredgewidth=0,
+    )
+    axes.plot(
+        place,
+        measure.of_run(episodes),
+        "D",
+        color=BLUE,
+        markersize=6.5,
+        markeredgecolor="white",
+        markeredgewidth=0.8,
+    )
+
+
+def _draw_over_runs(axes: Axes, place: float, scores: Aggregate) -> str:
+    """Draw the result over all runs with its interval on a grey ground. Returns its label."""
+    centre, low, high, name, _ = shown(scores)
+    axes.axvspan(place - 0.5, place + 0.5, color=GREY, alpha=0.07, linewidth=0)
+    if low is not None and high is not None:
+        axes.errorbar(
+            place,
+            centre[0],
+            [[centre[0] - low[0]], [high[0] - centre[0]]],
+            color=INK,
+            linewidth=1.6,
+            capsize=5,
+        )
+    axes.plot(place, centre[0], "D", color=INK, markersize=7.5)
+    return name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"
 
 
 def _spread(count: int) -> Floats:
