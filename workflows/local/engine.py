@@ -68,25 +68,26 @@ def run(
 ) -> WorkflowStatus:
     """Run a workflow to its end and return its final status.
 
-    parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its
-    volume claim; capacity: default, this machine's; executor: runs the pods, by default as processes of
-    this machine; again: uid and time of creation of a workflow that an earlier engine began and this one
-    goes on with; deadline: seconds, instead of the manifest's;
-    logs: a folder for `<pod>.log`, default the caller's own output; fleeting: folders of the
-    caller's that nobody needs should this process be killed; they are removed then, as the pods'
-    own are; inherit: variables of the caller's environment that pods need, as names or beginnings
-    (`HF_*`), beside what every machine has; environment: further variables of every pod. The
-    manifest wins. preloading: modules that a fork server on Linux loads for pods that run certain
-    programs; without it every pod starts an interpreter. on_change: called with the live status
-    after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a function
-    that stops the workflow as `argo stop` does, to be called from any thread.
+    parameters: values as of `-p`; one that the manifest does not declare is added. storage: the folder
+    behind the volume claim. capacity: what pods may use; by default this machine's processors, memory
+    and GPUs. executor: runs the pods; by default as processes of this machine. again: uid and time of
+    creation of a workflow that an earlier engine began and this one continues. deadline: seconds, in
+    place of the manifest's. logs: a folder for `<pod>.log`; by default pods write to the caller's output.
+    fleeting: temporary folders of the caller, which are removed with those of the pods if this process
+    is killed. inherit: which variables of the caller's environment pods get, as names or beginnings
+    (`HF_*`), beside those that every machine has. environment: further variables of every pod; the
+    manifest's own have precedence. preloading: modules that a fork server on Linux loads for pods that
+    run certain programs; without it every pod starts an interpreter. on_change: called with the live
+    status after changes, in the engine's thread. notice: called with remarks of one line. stop: called
+    once with a function that stops the workflow as `argo stop` does, from any thread.
 
-    In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two
-    seconds, kills the pods. SIGINT and SIGHUP stay ignored if this process was started so (`nohup`,
-    `&` in a script). After a stop by a signal all three are ignored: the caller has only to end,
-    and a late repetition must not change how. Raises `Refused` for manifests that this engine does
-    not support and `BadInput` for wrong names, before anything is started, and `ExperimentError` if
-    this machine can start nothing at all.
+    In the main thread, SIGINT, SIGTERM and SIGHUP also stop the workflow; a second one that comes more
+    than two seconds later kills the pods. SIGINT and SIGHUP stay ignored if this process was started so
+    (`nohup`, `&` in a script). After a stop by a signal all three are ignored, so that a late repetition
+    does not change how the caller ends.
+
+    Raises `Refused` for a manifest that this engine does not support, and `BadInput` for wrong names,
+    before anything is started; `ExperimentError` if this machine cannot start any process.
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
     if again is not None:
