@@ -22,14 +22,14 @@ SMALLEST_IMAGE = 36
 class Interface:
     """One environment's spaces.
 
-    observation_shape: (C, H, W) for images, whatever the environment's own order, else any shape of
-    numbers; image: uint8 pixels for the Nature CNN; grid: a smaller image, of uint8 or bool;
-    channels_last: the environment gives (H, W, C); actions: number of discrete actions
-    (`discrete`), counted from `first_action`, or of components: choices [A], how many actions each
-    has, counted from `first_actions`, two if `binary`; without choices they are continuous, with
-    `low` and `high` where the space has a bound anywhere, infinite where it has none, and the space's
-    `action_dtype`; masked: whether the environment says which actions it allows
-    (`agents.environments.masks`).
+    observation_shape: (C, H, W) for images, in whatever order the environment has them; any other shape
+    for numbers. image: pixels of uint8 for the Nature CNN. grid: a smaller image, of uint8 or bool.
+    channels_last: the environment gives (H, W, C). actions: the number of discrete actions, counted from
+    `first_action`, if `discrete`; otherwise the number A of components. choices [A]: how many actions each
+    component has, counted from `first_actions`; two if `binary`. Components without choices are
+    continuous: `low` and `high` are their bounds, infinite where there is none, and None if the space has
+    no bound at all; `action_dtype` is the space's. masked: whether the environment says which actions it
+    allows (`agents.environments.masks`).
     """
 
     observation_shape: tuple[int, ...]

@@ -53,11 +53,12 @@ OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic
 class Game:
     """One game and how its environments are made.
 
-    id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
-    vector environment), "native" (gymnasium's `vector_entry_point`), "sync" (one Python environment
-    after the other), "envpool" (that package's vector environment) or "board" (`agents.games.named` knows the id); family: one of FAMILIES or BOARD,
-    empty where only the environment itself knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
-    one environment step; solved: the return that counts as solved.
+    id: a gymnasium id, possibly after a module, or `package.module:Name`. kind: "atari" (ale-py's native
+    vector environment), "native" (gymnasium's `vector_entry_point`), "sync" (Python environments that are
+    stepped one after the other), "envpool" (that package's vector environment) or "board"
+    (`agents.games.named` knows the id). family: one of FAMILIES or BOARD; empty if only the environment
+    itself can tell. options: further keyword arguments of the environment. frames_per_step: emulator
+    frames in one environment step. solved: the return from which the game counts as solved.
     """
 
     name: str

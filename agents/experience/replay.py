@@ -64,10 +64,12 @@ class Transitions(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
-    """capacity: transitions, rounded down to whole steps of all environments; n_step: rewards that
-    are summed before the target bootstraps; discount: γ; stacked: observations are stacks
-    [C, H, W] of the last C frames, and only the newest frame is stored; clip_rewards: learnt
-    rewards are cut to −1 … 1, the stored ones are the game's own.
+    """How transitions are kept and drawn.
+
+    capacity: number of transitions, rounded down to whole steps of all environments. n_step: rewards that
+    are summed before the target bootstraps. discount: γ. stacked: observations are stacks [C, H, W] of the
+    last C frames, and only the newest frame is stored. clip_rewards: rewards are cut to −1 … 1 when they
+    are drawn; the stored ones are the game's own.
     """
 
     capacity: int

@@ -187,9 +187,9 @@ class Act:
 class Traffic:
     """Totals since the service began, at one moment.
 
-    received_bytes: of unrolls; sent_bytes: of weights; messages: of unrolls that reached the
-    learner; handling_s: spent on reading and checking them; waiting_s: until the learner had taken
-    them; refused: by reason; actors: connected at this moment.
+    received_bytes, messages: of the unrolls that reached the learner. sent_bytes: of weights.
+    handling_s: seconds in which unrolls were read and checked. waiting_s: seconds until the learner had
+    taken them. refused: number of refused messages by reason. actors: number of connections.
     """
 
     received_bytes: int

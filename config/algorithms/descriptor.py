@@ -75,43 +75,48 @@ class Hyperparameters(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One algorithm; torch-free, so that everything but the computing pods starts fast.
-
-    name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
-    import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; families: those of
-    FAMILIES that it plays, which only its author knows, or BOARD alone, for self-play; bounded_actions: whether it needs both
-    bounds of every continuous action; precision_probe: import path of what times the algorithm in
-    both precisions, without one `precision=auto` is fp32; remembers: whether it trains networks with
-    a memory (`agents.networks.own`); replay_bytes: import path of an `agents.interfaces.ExperienceBytes`,
-    of an algorithm with a replay; rollout_bytes: the same of one that learns from each rollout once;
-    training_memory: what a training pod needs for the presets, a
-    Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
-    TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
-    `trainer` is that of a `MakeLearner`; worker: with workers, that of an
-    `agents.selfplay.roles.MakeWorker`, and then `trainer` is that of a `MakeSelfPlayTrainer`, and
-    `policy` that of a `LoadPlayer`; several_learners: whether that `LearnsTogether`, and a batch
-    of its hyperparameter `batch_size` may be shared among several; measure: what a run is judged by; presets: for any game
-    ("any") or one by name, the values of its hyperparameters and of the environment's settings that
-    differ from their dataclasses', and `steps`, the goal of a training.
-    """
+    """What the pipeline knows of one algorithm, without importing torch."""
 
     name: str
+    """In directories and on pages."""
     hyperparameters: type[Any]
+    """A dataclass as `Hyperparameters` describes it."""
     trainer: str
+    """Import path of an `agents.interfaces.MakeTrainer`; with actors of a `MakeLearner`, with workers of
+    an `agents.selfplay.roles.MakeSelfPlayTrainer`.
+    """
     policy: str
+    """Import path of an `agents.interfaces.LoadPolicy`; with workers of a `LoadPlayer`."""
     families: tuple[str, ...]
+    """The kinds of action spaces that it can play, from `FAMILIES`; or `BOARD` alone, for self-play."""
     bounded_actions: bool = False
+    """Whether each component of a continuous action must have two finite bounds."""
     precision_probe: str = ""
+    """Import path of what times it in both precisions. Without one, `precision=auto` is fp32."""
     remembers: bool = False
+    """Whether its networks have a memory (`agents.networks.own`)."""
     replay_bytes: str = ""
+    """Import path of an `agents.interfaces.ExperienceBytes`, if it has a replay."""
     rollout_bytes: str = ""
+    """The same, if it learns from each rollout once."""
     training_memory: str = ""
+    """The memory that a training pod needs for the presets, as a Kubernetes quantity; empty if every
+    cluster's default is enough.
+    """
     topology: str = SINGLE
+    """How a training is laid out over processes, one of `TOPOLOGIES`."""
     actor: str = ""
+    """With actors, the import path of an `agents.interfaces.MakeActor`."""
     worker: str = ""
+    """With workers, the import path of an `agents.selfplay.roles.MakeWorker`."""
     several_learners: bool = False
+    """Whether several learners can divide a batch of `batch_size` rows among them (`LearnsTogether`)."""
     measure: Measure = RETURN
+    """What a run is judged by."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """For any game (`any`) or for one game by its name: values of hyperparameters and of settings of the
+    environment that differ from the defaults of their dataclasses, and `steps`, the length of a training.
+    """
 
     @property
     def has_actors(self) -> bool:

@@ -60,14 +60,14 @@ ACTIVE = Parameter(AT_ONCE, int, None, "experiments at once", low=1, high=MOST_C
 class Study:
     """Many experiments that are compared.
 
-    outdir: the study's directory; cells: the experiments, label by label in the order of the file;
-    resolved: their parameters, by the names of the cells; baseline: what the others are compared
-    with; scores: of games that have them, the value of the measure that is score 0 and that
-    which is score 1; runs: of each experiment, and if adaptive each cell begins with one group, and the
-    workflow adds the others; parallel_experiments: how many are active at once, None if the study does
-    not say; document: the study as it was understood, with what `-p` gave, which `read_study` reads as
-    the same study. search: None for a study whose experiments are known in advance; otherwise its only
-    cell is what the file says without the searched values.
+    outdir: the study's directory. cells: the experiments, label by label in the order of the file.
+    resolved: their parameters by the names of the cells. baseline: what the others are compared with.
+    scores: for games that have scores, the values of the measure that are score 0 and score 1. runs: the
+    number of runs of each experiment; if it is adaptive, each cell begins with one group and the workflow
+    adds the others. parallel_experiments: how many are active at once; None if the study does not say.
+    document: the study as it was understood, with what `-p` gave; `read_study` makes the same study of it.
+    search: None if all experiments are known in advance; otherwise the only cell is what the file says
+    without the searched values.
     """
 
     outdir: str
