@@ -25,7 +25,7 @@ OF_WORKFLOW: Mapping[str, str] = {
 }
 """Name -> description of all."""
 OF_SEARCH: Mapping[str, str] = {
-    "study": "the study's file with its search, as YAML (docs/search.md)",
+    "study": "the study's file with its search, as YAML (docs/searches.md)",
     "outdir": "directory of the search below the storage's mount",
     **OF_CLUSTER,
     NOTIFY: HELP,

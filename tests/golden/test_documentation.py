@@ -100,6 +100,12 @@ def test_every_experiment_that_is_started_is_one() -> None:
     assert set(both) <= set(seen)
 
 
+def test_no_page_has_the_name_of_one_that_sphinx_writes_itself() -> None:
+    """Sphinx would write its own over it without a warning, as it did over a page named search.md."""
+    own = {"docs/search.md", "docs/genindex.md", "docs/py-modindex.md"}
+    assert not own & {str(path) for path in TEXTS}
+
+
 @pytest.mark.parametrize("page", TEXTS, ids=str)
 def test_every_local_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", TEXTS[page])
