@@ -41,7 +41,7 @@ def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
     own = {title(*names): parameter_table(own_parameters(names[0])) for names in of_owner.values()}
     tables = {"Every experiment:": parameter_table(shared_parameters(algorithms))}
     for names, infos in further_parameters(algorithms).items():
-        tables[f"{_which(names)}, {title(*names)}"] = parameter_table(infos)
+        tables[f"{_which(names)}: {title(*names)}"] = parameter_table(infos)
     return tables | own
 
 
@@ -54,8 +54,9 @@ def _which(algorithms: Sequence[str]) -> str:
 
 
 def title(*algorithms: str) -> str:
-    """The heading of a table for these algorithms."""
-    return f"{' and '.join(f'`{name}`' for name in algorithms)}:"
+    """The heading of a table for these algorithms: names with commas, and "and" before the last."""
+    *others, last = (f"`{name}`" for name in algorithms)
+    return f"{', '.join(others)} and {last}:" if others else f"{last}:"
 
 
 def parameter_table(infos: Iterable[ParameterInfo]) -> str:

@@ -30,7 +30,7 @@ COMMANDS = tuple(
         [*SUBMIT, *(step.module for step in OF_THE_DAG), "steps.wait_for_training", *BY_HAND]
     )
 )
-WIDTH = 100  # columns of a help text
+WIDTH = 84  # columns of a help text, which a page shows without scrolling
 
 
 def write(folder: Path) -> None:

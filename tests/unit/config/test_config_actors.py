@@ -149,7 +149,7 @@ def test_help_and_tables_have_a_section_for_them() -> None:
     (heading,) = (title for title in tables if title.startswith("With actors"))
     assert "| `actors` | `2` | an integer from 1 to 512 |" in tables[heading]
     assert "| `envs_per_actor` | the preset's, else `8` |" in tables[heading]
-    assert "| `num_envs` | the preset's, else `8` |" in tables["Without actors, `ppo`:"]
+    assert "| `num_envs` | the preset's, else `8` |" in tables["Without actors: `ppo`:"]
     assert not any("With actors" in title for title in parameter_tables(["ppo", "dqn"]))
 
 
