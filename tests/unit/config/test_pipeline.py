@@ -178,7 +178,7 @@ def test_one_row_more_is_in_the_contract_tests(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
