@@ -7,6 +7,7 @@ import time
 import warnings
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from agents.checks.promises import Broken, Check
@@ -18,6 +19,9 @@ from config.resolved import Resolved
 
 LONGEST_EPISODE = 100_000
 SPEED_S = 1.0
+ENOUGH_STEPS = 1000
+MOST_EPISODES = 20
+"""Of the episodes that are repeated; two at least, and no further one after `ENOUGH_STEPS`."""
 
 
 class EnvironmentChecks:
@@ -47,7 +51,7 @@ class EnvironmentChecks:
         """`gymnasium.utils.env_checker`: spaces, reset, step, seeds."""
         from gymnasium.utils.env_checker import check_env
 
-        environment = make_environment(self.resolved.game, self.resolved.environment)
+        environment = self._made()
         if KEY in environment.reset(seed=0)[1]:
             environment.close()
             return "not asked, for it takes actions that a mask forbids"
@@ -59,7 +63,7 @@ class EnvironmentChecks:
 
     def ends(self) -> str:
         """With random actions; one that never does cannot be evaluated."""
-        environment = make_environment(self.resolved.game, self.resolved.environment)
+        environment = self._made()
         environment.action_space.seed(0)
         _, info = environment.reset(seed=0)
         for length in range(1, LONGEST_EPISODE + 1):
@@ -73,26 +77,36 @@ class EnvironmentChecks:
         )
 
     def repeats(self) -> str:
-        """Another instance repeats an episode from its seed and actions, which is how checkpoints
-        bring back episodes in flight.
+        """A fresh instance repeats any episode of another one from its seed and actions, which is how
+        checkpoints bring back episodes in flight. There is one instance at a time.
         """
-        first = self._episode()
-        second = self._episode()
-        # The episodes may differ in length, which is reported below if no step differs before.
-        for row, (one, other) in enumerate(zip(first, second, strict=False)):
-            if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
+        one = self._made()
+        episodes = list[list[tuple[Any, ...]]]()
+        steps = 0
+        while len(episodes) < MOST_EPISODES and (len(episodes) < 2 or steps < ENOUGH_STEPS):
+            episodes.append(self._episode(one, len(episodes)))
+            steps += len(episodes[-1]) - 1
+        one.close()
+        for seed, played in enumerate(episodes):
+            fresh = self._made()
+            difference = _difference(played, self._episode(fresh, seed))
+            fresh.close()
+            if difference and seed == 0:
+                raise Broken(f"{difference}: take randomness from self.np_random, seeded by reset")
+            if difference:
                 raise Broken(
-                    f"it differs at step {row}: take randomness from self.np_random, seeded by reset"
+                    f"{difference} after other episodes: reset must leave nothing of them behind"
                 )
-        if len(first) != len(second):
-            raise Broken(f"it has {len(first) - 1} and {len(second) - 1} steps")
-        return f"{len(first) - 1} steps, equal"
+        return f"{len(episodes)} episodes of together {steps:,} steps, equal"
 
-    def _episode(self) -> list[tuple[Any, ...]]:
-        """Rows of observation, reward and end of one episode with the same random actions."""
-        environment = make_environment(self.resolved.game, self.resolved.environment)
-        environment.action_space.seed(0)
-        first, info = environment.reset(seed=7)
+    def _made(self) -> gymnasium.Env[Any, Any]:
+        return make_environment(self.resolved.game, self.resolved.environment)
+
+    @staticmethod
+    def _episode(environment: gymnasium.Env[Any, Any], seed: int) -> list[tuple[Any, ...]]:
+        """Rows of observation, reward and end of one episode with random actions, both by the seed."""
+        environment.action_space.seed(seed)
+        first, info = environment.reset(seed=seed)
         rows: list[tuple[Any, ...]] = [(np.array(first),)]
         ended = False
         while not ended and len(rows) <= LONGEST_EPISODE:
@@ -100,12 +114,11 @@ class EnvironmentChecks:
             observation, reward, terminated, truncated, info = environment.step(action)
             rows.append((np.array(observation), float(reward), terminated, truncated))
             ended = terminated or truncated
-        environment.close()
         return rows
 
     def speed(self) -> str:
         """Measure the speed of one environment with random actions."""
-        environment = make_environment(self.resolved.game, self.resolved.environment)
+        environment = self._made()
         _, info = environment.reset(seed=0)
         started_s = time.perf_counter()
         steps = 0
@@ -117,6 +130,17 @@ class EnvironmentChecks:
                 _, info = environment.reset()
         environment.close()
         return f"{steps / (time.perf_counter() - started_s):,.0f} steps/s of one environment"
+
+
+def _difference(played: list[tuple[Any, ...]], again: list[tuple[Any, ...]]) -> str:
+    """Where an episode that was played again differs; empty if nowhere."""
+    # They may differ in length, which is reported below if no step differs before.
+    for row, (one, other) in enumerate(zip(played, again, strict=False)):
+        if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
+            return f"it differs at step {row}"
+    if len(played) != len(again):
+        return f"it has {len(played) - 1} and {len(again) - 1} steps"
+    return ""
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import FilterObservation, FlattenObservation
 
+from agents.environments.carried_over import MadeAnew, carries_over
 from agents.environments.checked import CheckedEnvironment, is_strange
 from agents.environments.global_state import settings_kept
 from agents.environments.masks import MaskFromObservation, is_in_observation
@@ -51,6 +52,8 @@ def _made(
             f"game {game.name!r} {_what_it_is(environment)}; allowed: a class derived from gymnasium.Env, or a "
             "function that returns one environment"
         )
+    if carries_over(environment):
+        environment = MadeAnew(environment)
     for path in settings.wrapper_paths:
         environment = _wrapped(game, path, environment)
     if is_strange(game, settings):

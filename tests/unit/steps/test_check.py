@@ -310,6 +310,20 @@ class Lying(Square):
         return observation[:0], info
 
 
+class Remembering(Square):
+    """Rewards change after the 15th episode of an instance, too late for gymnasium's checker."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.episodes += 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward + (self.episodes > 15), *rest
+
+
 class Textual(Square):
     def __init__(self) -> None:
         super().__init__()
@@ -334,6 +348,7 @@ class Hanging(Square):
 BROKEN_GAMES = [
     (Endless, "random steps and no end: wrap it in gymnasium.wrappers.TimeLimit"),
     (Random, ": take randomness from self.np_random"),
+    (Remembering, "it differs at step 1 after other episodes: reset must leave nothing of them"),
     (Lying, "observations have the shape (1,) of observation_space"),
     (Textual, "has actions Text"),
     (Raising, "it raised ValueError: no such cell"),
