@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from agents.checks.environment_checks import EnvironmentChecks
+from agents.checks.promises import tried
 from agents.environments.carried_over import MadeAnew
 from agents.environments.games import make_environment
 from agents.environments.training import TrainingEnvironments
@@ -83,14 +85,30 @@ def test_what_is_made_anew_is_made_alike_in_the_same_wrappers() -> None:
     environment = make_environment(resolved.game, resolved.environment, "rgb_array")
     environment.reset(seed=1)
     first = environment.unwrapped
+    actions = environment.action_space
     environment.reset(seed=2)
     second: Any = environment.unwrapped
-    assert second is not first
+    assert second is not first and environment.action_space is actions
     assert (second.game.sticky_action_prob, second.render_mode) == (0.5, "rgb_array")
     assert [environment.step(0)[3] for _ in range(3)] == [False, False, True]
     environment.reset()
     assert environment.unwrapped is second, "without a seed its generator goes on"
     environment.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            "bipedalwalker", marks=pytest.mark.skipif(not HAS_BOX2D, reason="Box2D is missing")
+        ),
+        pytest.param("minatar-breakout", marks=NEED_MINATAR),
+    ],
+)
+def test_the_checks_of_an_environment_find_nothing(name: str) -> None:
+    findings = list(tried(EnvironmentChecks(resolve("ppo", {"game": name})).all()))
+    assert [one for one in findings if not one.kept] == []
+    assert len(findings) == 5
 
 
 def own_function() -> gymnasium.Env[Any, Any]:
