@@ -34,7 +34,7 @@ class MadeAnew(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
         super().__init__(environment)
-        # Those of the first instance for good: whoever samples from them has seeded them.
+        # The spaces of the first instance stay, because their generators may have been seeded.
         self.action_space = environment.action_space
         self.observation_space = environment.observation_space
         self._used = False
