@@ -52,8 +52,6 @@ def _made(
             f"game {game.name!r} {_what_it_is(environment)}; allowed: a class derived from gymnasium.Env, or a "
             "function that returns one environment"
         )
-    if carries_over(environment):
-        environment = MadeAnew(environment)
     for path in settings.wrapper_paths:
         environment = _wrapped(game, path, environment)
     if is_strange(game, settings):
@@ -69,10 +67,13 @@ def _made(
 def _registered(game: Game, options: dict[str, Any]) -> Any:
     """Make an environment by its id, after its module was imported, if the id names one."""
     _import_registering(game.id)
-    entry: Any = gymnasium.spec(game.id.rpartition(":")[2]).entry_point
+    id_ = game.id.rpartition(":")[2]
+    entry: Any = gymnasium.spec(id_).entry_point
     if isinstance(entry, str):
         _own(entry)
-    return gymnasium.make(game.id, **options)
+    environment = gymnasium.make(game.id, **options)
+    # Not where a person's function made it: what that has set in it would be lost.
+    return MadeAnew(environment) if carries_over(id_) else environment
 
 
 def _import_registering(id_: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from agents.checks.environment_checks import EnvironmentChecks
 from agents.checks.promises import tried
-from agents.environments.carried_over import MadeAnew
 from agents.environments.games import make_environment
 from agents.environments.training import TrainingEnvironments
 from config.games import find_game, games_of, own_presets
@@ -79,7 +78,7 @@ def test_what_is_made_anew_is_made_alike_in_the_same_wrappers() -> None:
         {
             "game": "minatar-breakout",
             "wrappers": f"{__name__}:short",
-            "env_options": "sticky_action_prob=0.5",
+            "env_options": "sticky_action_prob=0.5,max_episode_steps=2",
         },
     )
     environment = make_environment(resolved.game, resolved.environment, "rgb_array")
@@ -90,7 +89,7 @@ def test_what_is_made_anew_is_made_alike_in_the_same_wrappers() -> None:
     second: Any = environment.unwrapped
     assert second is not first and environment.action_space is actions
     assert (second.game.sticky_action_prob, second.render_mode) == (0.5, "rgb_array")
-    assert [environment.step(0)[3] for _ in range(3)] == [False, False, True]
+    assert [environment.step(0)[3] for _ in range(3)] == [False, True, True]
     environment.reset()
     assert environment.unwrapped is second, "without a seed its generator goes on"
     environment.close()
@@ -112,13 +111,16 @@ def test_the_checks_of_an_environment_find_nothing(name: str) -> None:
 
 
 def own_function() -> gymnasium.Env[Any, Any]:
-    return gymnasium.wrappers.TimeLimit(gymnasium.make("BipedalWalker-v3"), 5)
+    environment: Any = gymnasium.make("BipedalWalker-v3")
+    environment.unwrapped.mark = 7
+    return environment  # type: ignore[no-any-return]
 
 
 @pytest.mark.skipif(not HAS_BOX2D, reason="Box2D is missing")
-def test_a_known_game_is_recognised_in_a_person_s_own_function() -> None:
+def test_a_person_s_own_function_keeps_what_it_has_set() -> None:
     resolved = resolve("ppo", {"game": f"{__name__}:own_function"})
     environment: Any = make_environment(resolved.game, resolved.environment)
-    while not isinstance(environment, MadeAnew):
-        environment = environment.env
-    assert environment.unwrapped.spec.id == "BipedalWalker-v3"
+    for seed in range(3):
+        environment.reset(seed=seed)
+    assert environment.unwrapped.mark == 7
+    environment.close()
