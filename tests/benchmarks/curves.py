@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from steps.figures.run import window_of
 from steps.figures.style import (
@@ -109,7 +110,7 @@ def _draw(axes: Axes, one: Learnt, colour: str) -> int:
     for curve in one.curves:
         axes.plot(*_points(curve), color=colour, alpha=0.35, linewidth=0.7)
     rows = min(len(curve) for curve in one.curves)
-    window, grid = window_of(rows), common_grid(one.curves, points=rows)
+    window, grid = window_of(rows), _shared_steps(one.curves)
     smoothed = [
         hold(Curve(steps=curve.steps, values=trailing_mean(curve.values, window)), grid)
         for curve in one.curves
@@ -125,6 +126,13 @@ def _draw(axes: Axes, one: Learnt, colour: str) -> int:
         text = {"color": colour, "fontsize": 8, "va": "center", "transform": beside}
         axes.text(1.03, one.bound.value, str(one.bound), **text)
     return window
+
+
+def _shared_steps(curves: Sequence[Curve]) -> NDArray[np.int64]:
+    """Every step at which some run has a point, in the range that all runs have -> [G]."""
+    ends = common_grid(curves, points=2)
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    return steps[(steps >= ends[0]) & (steps <= ends[-1])] if len(ends) else ends
 
 
 def _points(one: Curve) -> tuple[np.ndarray, np.ndarray]:

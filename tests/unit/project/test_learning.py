@@ -375,6 +375,17 @@ def test_the_figure_shows_every_run_their_mean_and_the_bounds() -> None:
     assert len(pendulum.lines) == 3 + 1 + 1 + 1
 
 
+def test_the_mean_of_runs_with_few_points_does_not_lag_behind_them() -> None:
+    steps = np.array([166256.0, 332513, 483655, 649912, 806092, 967311])
+    runs = [curve(steps, np.arange(6.0) + at) for at in (0, 2)]
+    one = Learnt(algorithm="ppo", curves=runs, scores=[5.0, 7.0])
+    with look():
+        figure = side_by_side("Long episodes", "return", {"freeway": [one]}, "Diamonds.")
+    (strong,) = (line for line in figure.axes[0].lines if line.get_linewidth() == 2.0)
+    assert list(strong.get_xdata()) == list(steps)
+    assert list(strong.get_ydata()) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
 def test_the_figure_is_drawn_once_both_games_were_learnt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
