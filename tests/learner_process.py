@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +12,7 @@ from typing import Any, Self
 from agents.transport.address import Address
 from tests.outside import ROOT
 from tests.plain_receiver import read_address
+from tests.waiting import until
 
 
 class LearnerProcess:
@@ -30,10 +30,14 @@ class LearnerProcess:
                 stderr=errors,
                 text=True,
             )
-        end = time.monotonic() + 60
-        while (found := read_address(folder)) is None or found.generation != generation:
-            assert self.process.poll() is None and time.monotonic() < end, self.errors
-            time.sleep(0.01)
+
+        def address() -> Address | None:
+            assert self.process.poll() is None, self.errors
+            found = read_address(folder)
+            return found if found is not None and found.generation == generation else None
+
+        found = until(address)
+        assert found is not None
         self.address: Address = found
 
     def seen(self, command: str = "") -> dict[str, Any]:

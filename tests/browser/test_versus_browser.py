@@ -20,6 +20,7 @@ from agents.games.named import load_game
 from steps.playing.server import GameServer
 from steps.playing.session import Session
 from tests.browser.chromium import Chromium, find_chromium
+from tests.waiting import PATIENCE_S
 
 browsers = [
     pytest.mark.browser,
@@ -117,7 +118,7 @@ def test_the_command_serves_until_ctrl_c(tmp_path: Path) -> None:
     assert connection.getresponse().status == 200
     connection.close()
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=60)
+    _, said = command.communicate(timeout=PATIENCE_S)
     assert (command.returncode, said) == (130, "\nversus: interrupted\n")
 
 

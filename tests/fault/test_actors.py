@@ -10,8 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from steps.directory.status import Status, read_status
 from steps.directory.tables import read_rows
 from tests.fault.conftest import assert_counted
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S, until
 
 STRANGER = ROOT / "tests" / "stranger"
 GIVEN = {
@@ -32,7 +32,6 @@ CENTRAL = {
     "evaluation_episodes": "3", "inference": "learner", "checkpoint_interval": "4",
     "batch_size": "16",
 }  # fmt: skip
-NEEDED_S = 600.0
 
 
 def start(
@@ -44,15 +43,6 @@ def start(
         [*command, *assigned], cwd=STRANGER, env=outside(), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-
-
-def until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + NEEDED_S
-    while not there():
-        if process.poll() is not None or time.monotonic() > end:
-            output, _ = process.communicate(timeout=60)
-            raise AssertionError(output)
-        time.sleep(0.02)
 
 
 def status_of(run: RunDirectory, name: str) -> Status:
@@ -93,7 +83,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
     assert run.learner_json.stat().st_mode & 0o777 == 0o600
     kill(run, "train")
     until(lambda: status_of(run, "train").attempt == 2, process)
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
 
     learner, killed, other = (
@@ -134,7 +124,7 @@ def test_a_learner_that_acts_outlives_an_actor_and_its_successor_acts_for_both(
     until(lambda: bool(run.checkpoint_steps()), process)
     kill(run, "train")
     until(lambda: status_of(run, "train").attempt == 2, process)
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
 
     learner, killed, other = (
@@ -167,7 +157,7 @@ def prepared(
     outdir = str(directory.root)
     assigned = (f"-p={name}={value}" for name, value in {**given, "outdir": outdir}.items())
     process = by_hand("prepare", f"--algorithm={algorithm}", *assigned)
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
     return directory.run(0), ("--outdir", outdir, "--run", "0")
 
@@ -196,12 +186,12 @@ def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
     rows = 0
     learner, actor = both()
     actor.terminate()
-    output, _ = actor.communicate(timeout=NEEDED_S)
+    output, _ = actor.communicate(timeout=PATIENCE_S)
     assert actor.returncode == 75, output
     assert status_of(run, "train-actor-0").state == "preempted"
     assert "preempted, joins again when it is started again" in output
     learner.terminate()  # which has nothing to learn from now
-    output, _ = learner.communicate(timeout=NEEDED_S)
+    output, _ = learner.communicate(timeout=PATIENCE_S)
     assert learner.returncode == 75, output
     stopped = status_of(run, "train")
     assert stopped.state == "preempted" and not run.learner_json.exists()
@@ -210,7 +200,7 @@ def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
     rows = len(read_rows(run.train_csv))
     for ended in both():
         ended.terminate()
-        ended.communicate(timeout=NEEDED_S)
+        ended.communicate(timeout=PATIENCE_S)
         assert ended.returncode == 75
     steps = [int(row["step"]) for row in read_rows(run.train_csv)]
     assert_counted(steps, 128)
@@ -233,8 +223,8 @@ def test_a_learner_without_experience_keeps_what_it_has_learnt(
     request.addfinalizer(actor.kill)
     until(lambda: has_rows(run, more_than=0), learner)
     actor.kill()
-    actor.communicate(timeout=NEEDED_S)
-    output, _ = learner.communicate(timeout=NEEDED_S)
+    actor.communicate(timeout=PATIENCE_S)
+    output, _ = learner.communicate(timeout=PATIENCE_S)
     assert learner.returncode == 75, output
     trained = 128 * len(read_rows(run.train_csv))
     assert f"actors are not connected; continues from step {trained}" in output

@@ -24,6 +24,7 @@ from steps.directory.status import read_status
 from steps.directory.tables import read_rows
 from tests.fault.conftest import Start, Step, assignments
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EPOCHS = 400
@@ -174,7 +175,7 @@ def test_a1_an_attempt_that_stood_still_while_it_started(
         second = train(start, tmp_path / "x", OWNER, hostname="node2")
         second.wait_for(lambda: epochs(run) >= 20)
         first.send_signal(signal.SIGCONT)
-        said, _ = first.communicate(timeout=60)
+        said, _ = first.communicate(timeout=PATIENCE_S)
     finally:
         first.kill()
     assert first.returncode == 4, said

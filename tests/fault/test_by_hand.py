@@ -9,8 +9,7 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from steps.directory.status import read_status
 from steps.directory.tables import read_rows
 from steps.training.actor import NICENESS
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SHORT = ("-p", "epochs=6", "-p", "epoch_updates=8")
-LONGEST_S = 300.0
 
 
 def of_the_page() -> list[list[str]]:
@@ -63,17 +62,9 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Started:
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
-    output, _ = process.communicate(timeout=LONGEST_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, output
     return output
-
-
-def until(there: Callable[[], object], *running: subprocess.Popen[str]) -> None:
-    ends_s = time.monotonic() + LONGEST_S
-    while not there():
-        for process in running:
-            assert process.poll() is None and time.monotonic() < ends_s, process.communicate()[0]
-        time.sleep(0.05)
 
 
 def niceness(pid: int) -> set[int]:

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from config import preloading
-from tests.fault.test_local_interruptions import eventually, is_gone
+from tests.fault.test_local_interruptions import is_gone
 from tests.fault.test_supervisor import parent
 from tests.outside import ROOT, outside
 from tests.unit.workflows.local.local_workflows import Document, pod, task, workflow
+from tests.waiting import until
 from workflows import local
 from workflows.local.machine import supervision
 
@@ -295,7 +296,7 @@ def test_nothing_survives(place: Path, killed: str) -> None:
     def printed() -> str:
         return "".join(log.read_text() for log in logs.glob("*.log"))
 
-    eventually(lambda: "pid" in printed())
+    until(lambda: "pid" in printed())
     assert "forked True" in printed()
     running = int(printed().split()[-1])
     supervisor = int(Path(f"/proc/{running}/stat").read_text().rpartition(")")[2].split()[1])
@@ -307,7 +308,7 @@ def test_nothing_survives(place: Path, killed: str) -> None:
     else:
         engine.send_signal(signal.SIGSTOP)
         os.kill(supervisor, signal.SIGKILL)
-    eventually(lambda: all(map(is_gone, family)))
+    until(lambda: all(map(is_gone, family)))
     engine.kill()
     engine.wait()
 

@@ -15,7 +15,8 @@ import pytest
 from steps.directory import segments
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
-from tests.fault.test_actors import NEEDED_S, end_group, has_joined, kill, start, status_of, until
+from tests.fault.test_actors import end_group, has_joined, kill, start, status_of
+from tests.waiting import PATIENCE_S, until
 
 SHARED = {
     "runs": "1", "actors": "2", "evaluation_episodes": "3", "checkpoint_interval": "1",
@@ -64,7 +65,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
     first, replay = replay_of(run, before)
     counted = saved(run, before)
     kill(run, "train")
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
 
     assert [status_of(run, f"train{one}").attempt for one in ("", "-actor-0")] == [2, 1]

@@ -25,6 +25,7 @@ from steps.directory.tables import read_rows
 from steps.training.training_attempt import KILLS
 from tests.fault.conftest import Start, assignments, snapshot
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.timeout(600)
 Oracle = tuple[bytes, bytes, str, dict[str, bytes]]
@@ -444,17 +445,14 @@ def python(
 def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x")
     process = python("steps.train", "--outdir", str(tmp_path / "x"), "--run", "0")
-    end = time.monotonic() + 60
-    while not (run.status / "train.json").exists():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    until((run.status / "train.json").exists, process)
     for _ in range(3):
         os.killpg(process.pid, signal.SIGTERM)
         time.sleep(0.05)
     while process.poll() is None:  # more of them, until the very end
         os.killpg(process.pid, signal.SIGTERM)
         time.sleep(0.001)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, out + err
     assert not run.checkpoints.exists()
     assert not run.train_csv.exists()
@@ -497,7 +495,7 @@ def test_finished_training_repeats_at_once(start: Start, tmp_path: Path) -> None
         options=("-X", "importtime"),
         OUTPUTS=str(tmp_path / "outputs"),
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     imported = {
         line.rpartition("|")[2].strip()

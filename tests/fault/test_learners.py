@@ -13,7 +13,6 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.tables import read_rows
 from tests.fault.conftest import assert_counted
 from tests.fault.test_actors import (
-    NEEDED_S,
     ROOT,
     by_hand,
     end_group,
@@ -23,8 +22,8 @@ from tests.fault.test_actors import (
     prepared,
     start,
     status_of,
-    until,
 )
+from tests.waiting import PATIENCE_S, until
 
 EPOCHS, STEPS = 60, 3200
 GIVEN = {
@@ -53,7 +52,7 @@ def test_either_learner_is_killed_and_both_go_on_together(
     until(lambda: has_rows(run, more_than=max(rows, 5)), process)
     kill(run, "train")
     until(lambda: status_of(run, "train").attempt == 3, process)
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
 
     names = ("train", "train-learner-1", "train-actor-0", "train-actor-1")
@@ -95,12 +94,12 @@ def test_a_learner_that_waits_in_vain_ends_with_75(
     ):
         learner = by_hand("train", *one, "--role=learner", "--member", str(member))
         request.addfinalizer(learner.kill)
-        output, _ = learner.communicate(timeout=NEEDED_S)
+        output, _ = learner.communicate(timeout=PATIENCE_S)
         assert learner.returncode == 75 and waited_for in output, output
     assert not run.learners_json.exists() and not run.train_csv.exists()
     assert json.loads((run.status / "train-learner-1.json").read_text())["exit_code"] == 75
     refused = by_hand("train", *one, "--role=learner", "--member", "2")
-    output, _ = refused.communicate(timeout=NEEDED_S)
+    output, _ = refused.communicate(timeout=PATIENCE_S)
     assert refused.returncode == 2, output
     assert "--member cannot be 2 for the role learner: the experiment has learners=2" in output
 
@@ -121,8 +120,8 @@ def test_a_learner_does_not_wait_for_one_that_has_failed_for_good(
     path = f"{elsewhere}:{ROOT}"
     second = by_hand("train", *one, "--role=learner", "--member=1", python_path=path)
     request.addfinalizer(second.kill)
-    output, _ = second.communicate(timeout=NEEDED_S)
+    output, _ = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 2, output
-    said, _ = first.communicate(timeout=NEEDED_S)
+    said, _ = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 2, said
     assert "train-learner-1 has failed for good: " in said and "tests.own_games" in said

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ import pytest
 import yaml
 
 from tests.unit.workflows.local.local_workflows import Document, pod, task, workflow
+from tests.waiting import PATIENCE_S, until
 
-PATIENCE_S = 30.0
 SLEEPING = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(120)"
 FAMILY = (
     "import subprocess, sys, os, time;"
@@ -68,15 +67,6 @@ def run_to_end(folder: Path, manifest: Document, *arguments: str) -> tuple[int, 
     return process.returncode, output
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    """The first true value, waited for with a bound."""
-    ends_s = time.monotonic() + PATIENCE_S
-    while not (value := condition()):
-        assert time.monotonic() < ends_s, "waited in vain"
-        time.sleep(0.02)
-    return value
-
-
 def pids(folder: Path, pods: int) -> list[int]:
     """The process numbers that so many pods have printed."""
 
@@ -93,7 +83,7 @@ def pids(folder: Path, pods: int) -> list[int]:
             else []
         )
 
-    return list(eventually(found))
+    return list(until(found))
 
 
 def is_gone(pid: int) -> bool:
@@ -225,7 +215,7 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
     process = start(tmp_path, manifest)
     running = pids(tmp_path, pods=1)
     process.send_signal(signal.SIGINT)
-    eventually(lambda: node(tmp_path, "w.a")["phase"] == "Failed")
+    until(lambda: node(tmp_path, "w.a")["phase"] == "Failed")
     time.sleep(2.1)  # a signal that comes earlier is the same wish
     assert not is_gone(running[0]), "the first interrupt leaves the grace period"
     process.send_signal(signal.SIGINT)
@@ -250,7 +240,7 @@ def test_sigkill_leaves_no_orphans(tmp_path: Path, victim: str) -> None:
     else:
         os.kill(process.pid if victim == "engine" else supervisor, signal.SIGKILL)
     killed_s = time.monotonic()
-    eventually(lambda: all(is_gone(pid) for pid in [*running, supervisor]))
+    until(lambda: all(is_gone(pid) for pid in [*running, supervisor]))
     assert time.monotonic() - killed_s < 5
     finish(process)
     if victim == "supervisor":

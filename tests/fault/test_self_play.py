@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from steps.directory.self_play import kept_generations, read_generation
 from steps.directory.status import Status, read_status
 from steps.directory.tables import read_rows
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S, until
 
 EPOCHS = 12
 GIVEN = {
@@ -30,7 +30,6 @@ GIVEN = {
     "generation_positions": "400", "learning_starts": "200", "batch_size": "64", "window": "1000",
     "kept_generations": "3", "reconnect_timeout": "60", "checkpoint_interval": "1",
 }  # fmt: skip
-NEEDED_S = 300.0
 
 
 class Processes:
@@ -62,17 +61,8 @@ class Processes:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=NEEDED_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     return process.returncode, output
-
-
-def until(there: Callable[[], bool], *alive: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + NEEDED_S
-    while not there():
-        for one in alive:
-            assert one.poll() is None, ended(one)
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def status_of(run: RunDirectory, name: str) -> Status:

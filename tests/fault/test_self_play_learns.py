@@ -18,6 +18,7 @@ from config.resolve import resolve
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.self_play import read_generation
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S
 
 GIVEN = {"game": "tic-tac-toe", "workers": "1"}
 NEEDED_S = 1200.0
@@ -82,7 +83,7 @@ def test_it_loses_in_none_of_all_lines(tmp_path: Path) -> None:
     trainer = step("steps.train", *run, "--role", "trainer")
     try:
         assert trainer.wait(NEEDED_S) == 0
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE_S) == 0
     finally:
         for process in (trainer, worker):
             process.kill()

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S, until
 
 STRANGER = ROOT / "tests" / "stranger"
 SMALL = {"game": "cartpole", "runs": "2", "epochs": "60", "rollout_length": "128"}
@@ -33,7 +33,7 @@ def submit(outdir: Path, algorithm: str = REINFORCE, **changed: str) -> subproce
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=280)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
     return output
 
@@ -44,9 +44,7 @@ def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_
     finish(submit(tmp_path / "undisturbed"))
     killed = submit(tmp_path / "killed")
     checkpoints = tmp_path / "killed" / "runs" / "0" / "checkpoints"
-    deadline_s = time.monotonic() + 120
-    while not list(checkpoints.glob("0*")) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    until(lambda: list(checkpoints.glob("0*")), killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert not (tmp_path / "killed" / "report.html").exists()
@@ -99,7 +97,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
     changed: dict[str, str], line: str, tmp_path: Path
 ) -> None:
     refused = submit(tmp_path / "refused", **changed)
-    output, _ = refused.communicate(timeout=120)
+    output, _ = refused.communicate(timeout=PATIENCE_S)
     assert refused.returncode == 2, output
     assert line in output.splitlines()[-1]
     assert not (tmp_path / "refused").exists()

@@ -13,12 +13,12 @@ import yaml
 
 from tests.outside import ROOT, outside
 from tests.unit.steps.command.command_step import PRINTED
-from tests.unit.steps.command.test_command_main import begin, log, status, wait_for_log
+from tests.unit.steps.command.test_command_main import begun, log, status, wait_for_log
 from tests.unit.workflows.local.local_workflows import pod, task, workflow
 from tests.unit.workflows.test_submit_local import TINY
+from tests.waiting import PATIENCE_S
 
 CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
-PATIENCE_S = 240
 
 
 def closed(folder: Path, *arguments: str) -> int:
@@ -61,26 +61,25 @@ def test_c15_a_step_without_streams_keeps_its_log_and_does_not_copy_it(tmp_path:
 )
 def test_c15_a_step_whose_reader_has_left_ends_well(tmp_path: Path, what: str, state: str) -> None:
     for _ in ("first", "repeat"):
-        process = begin(tmp_path, what)
-        leave(process)
-        assert (process.wait(PATIENCE_S), status(tmp_path).state) == (0, state)
+        with begun(tmp_path, what) as process:
+            leave(process)
+            assert (process.wait(PATIENCE_S), status(tmp_path).state) == (0, state)
 
 
 @pytest.mark.parametrize("what", ["sleep", pytest.param("ignore", marks=pytest.mark.slow)])
 def test_c15_a_step_whose_reader_has_left_ends_after_sigterm(tmp_path: Path, what: str) -> None:
-    process = begin(tmp_path, what)
-    wait_for_log(tmp_path, f"doing {what}")
-    leave(process)
-    process.send_signal(signal.SIGTERM)
-    assert (process.wait(PATIENCE_S), status(tmp_path).state) == (75, "preempted")
+    with begun(tmp_path, what) as process:
+        wait_for_log(tmp_path, f"doing {what}", process)
+        leave(process)
+        process.send_signal(signal.SIGTERM)
+        assert (process.wait(PATIENCE_S), status(tmp_path).state) == (75, "preempted")
 
 
 @pytest.mark.slow
 def test_c15_a_step_whose_reader_stands_still_ends(tmp_path: Path) -> None:
     """A full pipe: what does not fit in it is in the log."""
-    process = begin(tmp_path, "flood")
-    assert process.wait(PATIENCE_S) == 0
-    leave(process)
+    with begun(tmp_path, "flood") as process:
+        assert process.wait(PATIENCE_S) == 0
     assert log(tmp_path).count("x") >= 2_000_000 and "average: succeeded in" in log(tmp_path)
 
 

@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -21,6 +20,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import Owner, claim
 from tests.outside import ROOT, outside
 from tests.study_runs import CELLS, DQN, PPO, TINY
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 STUDY = "results/tiny"
@@ -97,7 +97,7 @@ class Folder:
     def submit(self, *arguments: str) -> tuple[int, list[str]]:
         """Exit code and lines."""
         with self.start(*arguments) as process:
-            out, error = process.communicate(timeout=900)
+            out, error = process.communicate(timeout=PATIENCE_S)
         assert error == "", error
         return process.returncode, out.splitlines()
 
@@ -228,11 +228,7 @@ def assert_continued(folder: Folder, expected: dict[str, dict[str, bytes]]) -> N
 
 def wait_until_it_trains(folder: Folder, process: subprocess.Popen[str]) -> None:
     """Until the first training of the slow study has written rows."""
-    table = folder.experiment(FIRST, "results/slow").run(0).train_csv
-    ends_s = time.monotonic() + 300
-    while not table.exists():
-        assert process.poll() is None and time.monotonic() < ends_s
-        time.sleep(0.05)
+    until(folder.experiment(FIRST, "results/slow").run(0).train_csv.exists, process)
 
 
 def test_a_stop_in_the_middle_of_a_study(
@@ -242,7 +238,7 @@ def test_a_stop_in_the_middle_of_a_study(
     with folder.start("study.yaml") as process:
         wait_until_it_trains(folder, process)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=300)
+        out, error = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, error) == (130, "")
     assert_stopped(folder, out.splitlines())
     assert_continued(folder, uninterrupted)
@@ -272,7 +268,7 @@ def test_a_smaller_study_submitted_beside_takes_nothing_from_the_one_that_runs(
         assert code == 0, "\n".join(lines)
         page = folder.path / "results/slow/report.html"
         assert "not in the study's file and not compared" in unescape(page.read_text())
-        out, error = process.communicate(timeout=300)
+        out, error = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, error) == (0, ""), out
     found = {name: learnt(folder.experiment(name, "results/slow")) for name in uninterrupted}
     assert found == uninterrupted

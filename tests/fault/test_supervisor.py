@@ -18,7 +18,6 @@ import pytest
 from config.errors import ExperimentError
 from tests.fault.test_local_interruptions import (
     SLEEPING,
-    eventually,
     finish,
     is_gone,
     node,
@@ -28,6 +27,7 @@ from tests.fault.test_local_interruptions import (
 )
 from tests.outside import ROOT
 from tests.unit.workflows.local.local_workflows import pod, task, workflow
+from tests.waiting import PATIENCE_S, until
 from workflows.local import run
 from workflows.local.errors import LostPod
 from workflows.local.machine import supervision
@@ -95,14 +95,14 @@ def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go
     soft, hard = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)
     resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (3, hard))
     gate.touch()
-    eventually(
+    until(
         lambda: any(
             "no process can be started" in one.get("message", "")
             for one in status(tmp_path)["nodes"].values()
         )
     )
     resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (soft, hard))
-    eventually(lambda: node(tmp_path, "w.b")["phase"] == "Succeeded")
+    until(lambda: node(tmp_path, "w.b")["phase"] == "Succeeded")
     go.touch()
     finish(process)
     assert process.returncode == 0 and node(tmp_path, "w.long")["phase"] == "Succeeded"
@@ -119,7 +119,7 @@ def test_a3_a_supervisor_that_does_not_answer_is_replaced(
         with pytest.raises(LostPod, match="has not answered"):
             await owner.start(["true"], dict(os.environ), tmp_path, None)
         monkeypatch.undo()
-        eventually(lambda: owner._supervisor.poll() is not None)
+        until(lambda: owner._supervisor.poll() is not None)
         while owner._is_alive:  # its end is heard in a moment
             await asyncio.sleep(0.005)
         await owner.open()
@@ -222,7 +222,7 @@ def test_a_signal_that_reaches_another_thread_or_comes_just_before_the_loop_wait
     folders = [str(tmp_path / name) for name in ("logs", "storage")]
     ended = subprocess.run(
         [sys.executable, "-c", SIGNALLED_ELSEWHERE, str(manifest), *folders],
-        cwd=ROOT, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert ended.stdout.splitlines()[-1:] == ["Failed True"], ended.stderr
 
@@ -243,7 +243,7 @@ def test_c20_a_pod_dies_with_its_supervisor_when_nobody_else_can_kill_it(tmp_pat
     (running,) = pids(tmp_path, pods=1)
     process.send_signal(signal.SIGSTOP)
     os.kill(parent(running), signal.SIGKILL)
-    eventually(lambda: is_gone(running))
+    until(lambda: is_gone(running))
     process.send_signal(signal.SIGCONT)
     finish(process)
     assert process.returncode == 1

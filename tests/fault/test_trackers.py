@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ import requests
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status, read_status
 from tests import tracked_runs
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 EPOCHS = 1500
@@ -93,7 +94,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def untracked(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
     outdir = tmp_path_factory.mktemp("untracked") / "experiment"
     started = submit(outdir)
-    output, _ = started.communicate(timeout=300)
+    output, _ = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 0, output
     return ExperimentDirectory(outdir)
 
@@ -110,13 +111,6 @@ def submit(outdir: Path, track: str = "", **environment: str) -> subprocess.Pope
         stderr=subprocess.STDOUT,
         env={**os.environ, **environment},
     )
-
-
-def until(met: Callable[[], object], longest_s: float = 120) -> None:
-    end = time.monotonic() + longest_s
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def tracking(directory: ExperimentDirectory) -> Status | None:
@@ -149,7 +143,7 @@ def test_a_server_that_was_away_and_a_pod_that_was_killed(
     os.kill(int(status.process.split(":")[1]), signal.SIGKILL)
     time.sleep(3)
     server.start()
-    output, _ = started.communicate(timeout=300)
+    output, _ = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 0, output
     run = directory.run(0)
     ours = tracked_runs.mlflow_rows(server.address, str(tracked_runs.journal(run, "mlflow")["id"]))
@@ -169,7 +163,7 @@ def test_without_a_server_all_is_kept_and_sent_by_hand(
     server.kill()
     directory = ExperimentDirectory(tmp_path / "experiment")
     started = submit(directory.root, "mlflow", MLFLOW_TRACKING_URI=server.address)
-    output, _ = started.communicate(timeout=300)
+    output, _ = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 0, output
     assert_same_bytes(directory, untracked)
     log = (directory.run(0).logs / "track.log").read_text()
@@ -232,7 +226,7 @@ def test_a_wrong_key_is_one_line_and_no_failure(
 ) -> None:
     directory = ExperimentDirectory(tmp_path / "experiment")
     started = submit(directory.root, tracker, **{address: refusing, key: WRONG})
-    output, _ = started.communicate(timeout=300)
+    output, _ = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 0, output
     assert_same_bytes(directory, untracked)
     log = (directory.run(0).logs / "track.log").read_text()

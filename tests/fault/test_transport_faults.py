@@ -20,6 +20,7 @@ from tests.learner_process import LearnerProcess
 from tests.outside import ROOT
 from tests.plain_receiver import join_request, read_address, some_unrolls, unpack_bytes
 from tests.tcp_proxy import Proxy
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 ACTOR = """
@@ -33,13 +34,6 @@ while True:
     client.send(some_unrolls())
     time.sleep(0.01)
 """
-
-
-def until(found: Callable[[], object], timeout_s: float = 30) -> None:
-    end = time.monotonic() + timeout_s
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def actor(find: Callable[[], Address | None], **changed: float) -> Client:

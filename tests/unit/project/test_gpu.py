@@ -20,6 +20,7 @@ from tests.gpu import __main__ as page
 from tests.gpu.__main__ import Part, Report, absent, main, run
 from tests.gpu.trainings import CASES
 from tests.outside import ROOT
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -142,12 +143,9 @@ page.facts = lambda device: []
 raise SystemExit(page.main(["--device", "cpu", "--out", {str(tmp_path)!r}]))
 """
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    ends = time.monotonic() + 120
-    while not (path.exists() and "  before it hangs" in lines(path)):
-        assert time.monotonic() < ends and process.poll() is None
-        time.sleep(0.05)
+    until(lambda: path.exists() and "  before it hangs" in lines(path), process)
     process.send_signal(number)
-    assert process.wait(60) == (130 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert process.wait(PATIENCE_S) == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     told = lines(path)
     assert "  this is found" in told
     assert any(line.startswith("part first: exit code 0") for line in told)

@@ -17,6 +17,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.training import meeting
 from tests import synthetic
 from tests.outside import ROOT, outside
+from tests.waiting import PATIENCE_S
 
 OURS = {"workflow": "uid-1"}
 
@@ -116,7 +117,7 @@ def test_a_stop_ends_it_without_a_trace(unfinished: ExperimentDirectory) -> None
     time.sleep(1.0)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, err
     assert err.count("\n") == 1
     assert sorted(unfinished.root.rglob("*")) == before

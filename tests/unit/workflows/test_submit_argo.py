@@ -16,6 +16,7 @@ import pytest
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status, write_status
 from tests.unit.workflows.loopback_argo import NAMESPACE, LoopbackArgo
+from tests.waiting import PATIENCE_S
 from workflows import on_cluster, submit
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.
@@ -353,7 +354,7 @@ def test_interrupting_stops_only_the_following(argo: LoopbackArgo, tmp_path: Pat
             if "prepare started" in line:
                 break
         process.send_signal(signal.SIGINT)
-        shown, error = process.communicate(timeout=20)
+        shown, error = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130 and error == ""
     assert "--follow ppo-1" in shown and f"argo stop ppo-1 -n {NAMESPACE}" in shown
     assert {method for method, _, _ in argo.requests} == {"POST", "GET"} and len(argo.bodies) == 1

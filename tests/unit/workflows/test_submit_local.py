@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from config.resolve import resolve
 from tests.outside import outside
 from tests.unit.workflows.local.local_workflows import pod, task, workflow
+from tests.waiting import PATIENCE_S, until
 from workflows import on_this_machine
 from workflows.request.preflight import Place
 from workflows.request.submission import Submission
@@ -50,7 +50,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def submit(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
     """Exit code, lines, errors."""
     with start(folder, *arguments) as process:
-        out, error = process.communicate(timeout=900)
+        out, error = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out.splitlines(), error
 
 
@@ -130,7 +130,7 @@ def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
         code, _, error = submit(tmp_path, *LONG, "-p", "outdir=y")
         assert code == 2 and "is still running" in error
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=900)
+        out, error = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130 and error == ""
     *_, stopped, last = out.splitlines()
     assert stopped.startswith("stopped: run 0 train") and stopped.endswith(
@@ -148,7 +148,7 @@ def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
         next(line for line in process.stdout if "train started" in line)
         process.stdout.close()
         process.send_signal(signal.SIGINT)
-        assert process.wait(240) == 130 and process.stderr.read() == ""
+        assert process.wait(PATIENCE_S) == 130 and process.stderr.read() == ""
     assert (tmp_path / "y/report.html").is_file()
 
 
@@ -164,10 +164,7 @@ def test_c19_sigkill_leaves_nothing_in_the_temporary_folder(
         next(line for line in process.stdout if "train started" in line)
         assert len(list(temporary.iterdir())) == 2
         process.kill()
-    ends_s = time.monotonic() + 30
-    while list(temporary.iterdir()):
-        assert time.monotonic() < ends_s, list(temporary.iterdir())
-        time.sleep(0.01)
+    until(lambda: not list(temporary.iterdir()))
 
 
 def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from config.resolve import resolve
 from config.resolved import Resolved
 from steps.directory.elsewhere import made_elsewhere, tried_elsewhere
 from steps.directory.processes import start_time
+from tests.waiting import until
 
 SHORT = {"num_envs": "3", "rollout_length": "16", "minibatches": "1", "epochs": "2"}
 
@@ -199,10 +200,7 @@ def test_what_an_environment_leaves_behind_holds_nothing_up_and_is_ended(tmp_pat
     tried_elsewhere(game("", "Lasting", env_options=f"pids={pids}"), 60)
     left = [int(line) for line in pids.read_text().splitlines()]
     assert left
-    end = time.monotonic() + 10  # a signal takes a moment
-    while any(map(start_time, left)) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not any(map(start_time, left))
+    until(lambda: not any(map(start_time, left)))  # a signal takes a moment
 
 
 def test_a_module_of_the_working_directory_is_not_taken_for_ours(

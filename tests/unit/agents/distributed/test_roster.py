@@ -12,6 +12,7 @@ import pytest
 from agents.distributed.observations import Actions, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Unrolls, Version
 from steps.training.serving import Roster
+from tests.waiting import until
 
 UNROLLS = Unrolls(
     columns={"reward": np.zeros((1, 3), np.float32)}, oldest=Version(1, 0), newest=Version(1, 2)
@@ -43,13 +44,6 @@ class Receiver:
 
 def join(actor: int, incarnation: int) -> Join:
     return Join(incarnation=incarnation, actor=actor, environments=1, identity="x")
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_what_passes_through_is_what_the_receiver_says() -> None:

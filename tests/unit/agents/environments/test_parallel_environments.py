@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from config.resolved import Resolved
 from steps import prepare, train
 from steps.directory.experiment import Compute
 from steps.training.choose_compute import settled
+from tests.waiting import until
 
 LAB = "tests.lab_environments"
 SHORT = {"num_envs": "2", "rollout_length": "40", "minibatches": "1", "epochs": "3"}
@@ -56,10 +56,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 30
-    while not all(map(gone, pids)):
-        assert time.monotonic() < deadline, "a process is left"
-        time.sleep(0.01)
+    until(lambda: all(map(gone, pids)))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from agents.transport.messages import pack_observations
 from agents.transport.service import Server
 from tests.hostile import ANSWERS, Hostile, hostile_calls
 from tests.local_actors import actors_of, impala, learner
-from tests.unit.agents.transport.test_transport_service import until
+from tests.waiting import until
 
 RESOLVED = impala(
     "cartpole", envs_per_actor=3, unroll_length=5, batch_size=6, epochs=10**6, epoch_updates=2,

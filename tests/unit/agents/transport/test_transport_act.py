@@ -36,7 +36,8 @@ from config.resolved import Resolved
 from steps.training.serving import Roster
 from tests.local_actors import impala, learner
 from tests.tcp_proxy import Proxy
-from tests.unit.agents.transport.test_transport_service import moved, until
+from tests.unit.agents.transport.test_transport_service import moved
+from tests.waiting import until
 
 CERTIFICATE = make_certificate()
 SMALL = {

@@ -44,16 +44,10 @@ from tests.plain_receiver import (
     unpack_bytes,
 )
 from tests.tcp_proxy import Proxy
+from tests.waiting import until
 
 CERTIFICATE = make_certificate()
 Connect = Callable[..., Client]
-
-
-def until(found: Callable[[], object], timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def serve(receiver: PlainReceiver, **changed: object) -> Server:

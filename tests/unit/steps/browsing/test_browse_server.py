@@ -21,6 +21,7 @@ from steps.directory.files import write_atomically
 from steps.directory.owner import Owner
 from steps.web.token_server import is_own_host
 from tests import synthetic
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -200,5 +201,5 @@ def test_the_command_serves_until_ctrl_c(lab: Path) -> None:
     assert connection.getresponse().status == 303
     connection.close()
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=60)
+    _, said = command.communicate(timeout=PATIENCE_S)
     assert (command.returncode, said) == (130, "\nbrowse: interrupted\n")

@@ -15,6 +15,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
 from steps.page.facts import read_facts
 from tests import synthetic
+from tests.waiting import PATIENCE_S
 
 ACTORS = 8
 NAMES = [f"train-actor-{number}" for number in range(ACTORS)]
@@ -43,7 +44,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
     processes += [
         start(outdir, together, "--role=actor", f"--member={number}") for number in range(ACTORS)
     ]
-    ended = [process.communicate(timeout=120) for process in processes]
+    ended = [process.communicate(timeout=PATIENCE_S) for process in processes]
     codes = [process.returncode for process in processes]
     assert codes == [0, *(int(number == 5) for number in range(ACTORS))], ended
     return directory
@@ -121,6 +122,6 @@ def test_a_role_and_member_that_cannot_be(tmp_path: Path, arguments: list[str], 
     directory = synthetic.experiment(tmp_path / "x", ("absent",))
     before = sorted(directory.root.rglob("*"))
     process = start(directory.root, *arguments)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2 and out == "" and said in err
     assert sorted(directory.root.rglob("*")) == before

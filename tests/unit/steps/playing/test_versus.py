@@ -22,6 +22,7 @@ from steps import versus
 from steps.playing import terminal
 from steps.playing.server import GameServer
 from steps.playing.session import Session
+from tests.waiting import PATIENCE_S
 
 
 def session(game: str, opponent: str, person: int = 0, seed: int = 0) -> Session:
@@ -240,7 +241,7 @@ class Terminal:
         while self.until_asked():
             pass
         os.close(self.ours)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
     def interrupt(self) -> None:
         """Ctrl-C, and again after a while, as a person does: one that falls between the prompt and the
@@ -275,7 +276,7 @@ def test_a_game_in_a_terminal_to_its_end(started: Callable[..., Terminal]) -> No
         command.type(re.findall(r"legal: (\d)", command.text)[-1] + "\n")
     assert asked >= 2
     assert re.search(r"(minimax wins|A draw) after \d plies\.\s*$", command.text), command.text
-    assert command.process.wait(60) == 0
+    assert command.process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(

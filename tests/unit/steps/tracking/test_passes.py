@@ -31,6 +31,7 @@ from steps.tracking.sender import Sender
 from steps.tracking.sink import Row, TrackedRun, check
 from tests import recording_sink, synthetic, tracked_runs
 from tests.tracked_runs import RECORDING
+from tests.waiting import until
 
 IMPATIENT = Patience(failing_s=0.2, silent_s=0.2)
 STANDS_STILL = threading.Event()
@@ -181,13 +182,6 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [
         one for path in folder.glob("*") for one in recording_sink.read(path) if "number" in one
     ]
-
-
-def until(met: object) -> None:
-    end = time.monotonic() + 60
-    while not met():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **status: object) -> track._Training:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from steps.training import self_play_trainer
 from steps.training.recorder import Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.training_files import Saver, TrainingFiles
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -194,9 +194,7 @@ def test_resources_are_sampled_and_continued(
     path = run.resources_csv
     sampler = ResourceSampler(path, offset=0, wall_s=0.0, step=0, gpu=lambda: (50.0, 1024))
     sampler.at(100)
-    end = time.monotonic() + 10
-    while sampler.offset < 150 and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: sampler.offset >= 150)
     offset, wall_s = sampler.offset, sampler.wall_s
     sampler.close()
     rows = read_rows(path)
@@ -240,9 +238,7 @@ def test_what_a_topology_measures_is_in_the_table_and_in_tensorboard(
     sampler = ResourceSampler(
         path, offset=0, wall_s=0.0, step=7, gpu=None, measure=measure, events=events
     )
-    end = time.monotonic() + 10
-    while len(asked) < 3 and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: len(asked) >= 3)
     sampler.close()
     events.close()
     rows = read_rows(path)

@@ -19,6 +19,7 @@ from config.errors import ExperimentError
 from config.slurm import read_slurm
 from tests.unit.workflows.local.local_workflows import output, pod, task, with_inputs, workflow
 from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm, read, write
+from tests.waiting import until
 from workflows.local.engine import run
 from workflows.local.status import WorkflowStatus
 from workflows.slurm import commands, executor, submissions
@@ -114,9 +115,7 @@ def soon(action: Callable[[], None], when: Callable[[], bool]) -> threading.Thre
     """Do something as soon as it is time."""
 
     def wait() -> None:
-        ends_s = time.monotonic() + 20
-        while not when() and time.monotonic() < ends_s:
-            time.sleep(0.02)
+        until(when)
         action()
 
     thread = threading.Thread(target=wait, daemon=True)

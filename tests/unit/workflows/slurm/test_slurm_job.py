@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from config.slurm import read_slurm
+from tests.waiting import PATIENCE_S, until
 from workflows.slurm import job, scripts
 from workflows.slurm.records import Record
 from workflows.slurm.states import judge
@@ -44,7 +45,7 @@ class Node:
 
     def run(self, job_id: str = "7", **variables: str) -> int:
         with self.start(job_id, **variables) as process:
-            process.communicate(timeout=20)
+            process.communicate(timeout=PATIENCE_S)
         return process.returncode
 
     def run_script(self, slurm: dict[str, Any], **variables: str) -> int:
@@ -52,7 +53,9 @@ class Node:
         path = self.folder / "script"
         path.write_text(scripts.script(read_slurm(slurm), self.record.root, "b"))
         environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", **variables}
-        return subprocess.run(["bash", path], env=environment, timeout=20, check=False).returncode
+        return subprocess.run(
+            ["bash", path], env=environment, timeout=PATIENCE_S, check=False
+        ).returncode
 
     @property
     def log(self) -> str:
@@ -77,10 +80,9 @@ def test_a_job_runs_its_pod_and_says_how_it_ended(node: Node) -> None:
 def test_of_two_jobs_with_the_same_order_one_runs(node: Node) -> None:
     node.order("sh", "-c", "echo once; sleep 1")
     with node.start("7") as first:
-        while not node.log:
-            time.sleep(0.02)
+        until(lambda: node.log)
         assert node.run("8") == 0 and first.poll() is None
-        first.communicate(timeout=20)
+        first.communicate(timeout=PATIENCE_S)
     assert node.log == "once\n"
 
 
@@ -94,14 +96,13 @@ def test_the_end_of_a_beginning_on_a_node_taken_for_dead_is_not_told(node: Node)
     """Slurm begins the job again elsewhere, and the new pod fences the old one off."""
     node.order("sh", "-c", "touch old; while [ ! -e new ]; do sleep 0.02; done; exit 4")
     with node.start() as old:
-        while not (node.folder / "old").exists():
-            time.sleep(0.02)
+        until((node.folder / "old").exists)
         node.order("sh", "-c", "touch new; while [ ! -e over ]; do sleep 0.02; done")
         with node.start(SLURM_RESTART_COUNT="1") as new:
-            old.communicate(timeout=20)
+            old.communicate(timeout=PATIENCE_S)
             early = node.record.said("a.0")
             (node.folder / "over").touch()
-            new.communicate(timeout=20)
+            new.communicate(timeout=PATIENCE_S)
     left = node.record.said("a.0")
     assert old.returncode == 4 and early is None
     assert left is not None and left.code == 0
@@ -128,7 +129,7 @@ def test_an_order_may_be_late(node: Node) -> None:
     with node.start() as process:
         time.sleep(0.7)
         node.order("sh", "-c", "echo late")
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0 and node.log == "late\n"
 
 
@@ -136,10 +137,9 @@ def test_an_order_may_be_late(node: Node) -> None:
 def test_signals_reach_the_pod_which_may_be_begun_again(node: Node, number: signal.Signals) -> None:
     node.order("sh", "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.05; done")
     with node.start() as process:
-        while not node.log:
-            time.sleep(0.02)
+        until(lambda: node.log)
         process.send_signal(number)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75
     left = node.record.said("a.0")
     assert left is not None
@@ -154,10 +154,9 @@ def test_a_pod_is_asked_to_save_before_a_known_limit_and_not_earlier(node: Node)
     node.order("sh", "-c", pod, limit_s=9, warning_s=1)
     began_s = time.monotonic()
     with node.start() as process:
-        while not node.log:
-            time.sleep(0.02)
+        until(lambda: node.log)
         process.send_signal(signal.SIGUSR1)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75 and time.monotonic() - began_s >= 2.5
 
 

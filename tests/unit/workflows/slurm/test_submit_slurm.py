@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workflows.slurm.scripted_slurm import ScriptedSlurm, read, write
+from tests.waiting import PATIENCE_S, until
 from workflows import submit
 from workflows.local import __main__ as local_command
 from workflows.slurm import commands, engine_job, executor
@@ -154,9 +155,7 @@ def test_slurm_is_not_asked_again_about_a_workflow_that_has_begun(
     words = ["hello.yaml", "--slurm", "--name", "w"]
     slurm.set("failures", 10**6)
     with subprocess.Popen([sys.executable, "-m", "workflows.local", *words], env=ours()) as first:
-        ends_s = time.monotonic() + 60
-        while not slurm.calls("sbatch")[1:] and time.monotonic() < ends_s:
-            time.sleep(0.1)
+        until(lambda: slurm.calls("sbatch")[1:], first)
         first.kill()
     slurm.unset("failures")
     slurm.set("not-tested")
@@ -223,7 +222,7 @@ def test_how_the_job_of_an_engine_ends(
         while not (tmp_path / "began").exists():
             time.sleep(0.02)
         job.send_signal(number)
-        job.wait(30)
+        job.wait(PATIENCE_S)
     said = tmp_path / "said"
     assert (said.read_text().splitlines() if said.exists() else []) == ends
 
