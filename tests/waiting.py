@@ -9,8 +9,12 @@ from typing import Any, TypeVar
 
 Seen = TypeVar("Seen")
 
-PATIENCE_S = 900.0
-"""Long enough for a loaded machine, whose disk may hold a process up for half a minute."""
+PATIENCE_S = 600.0
+"""Long enough for a loaded machine, whose disk may hold a process up for half a minute. What must be ended by
+something lasts longer than this by itself.
+"""
+SOON_S = 20.0
+"""For what needs no other process to begin, and would come later in any case, as at a time limit of gRPC's."""
 
 
 def until(
@@ -28,3 +32,8 @@ def until(
         assert not ended, (ended[0].returncode, *ended[0].communicate())
         assert time.monotonic() < ends_s, f"waited {longest_s:g} s in vain"
         time.sleep(0.005)
+
+
+def soon(there: Callable[[], Seen]) -> Seen:
+    """Return the first true value of `there`. Fails after SOON_S."""
+    return until(there, longest_s=SOON_S)

@@ -22,6 +22,7 @@ SMALL = {
     "max_lag": "1000000", "anneal_learning_rate": "false",
 }  # fmt: skip
 OWNER = {"EXPERIMENT_OWNER": "uid", "EXPERIMENT_WORKFLOW": "impala-x"}
+LONGEST_S = 240.0
 
 
 class Run:
@@ -52,7 +53,7 @@ class Run:
     def goes_on(self, learner: Step, epochs: int = 5) -> None:
         """Wait for so many more."""
         reached = len(self.rows())
-        learner.wait_for(lambda: len(self.rows()) >= reached + epochs)
+        learner.wait_for(lambda: len(self.rows()) >= reached + epochs, LONGEST_S)
 
 
 def stop(*steps: Step) -> None:
@@ -81,7 +82,7 @@ def test_a_straggler_is_not_waited_for_and_its_lag_is_told(start: Start, tmp_pat
     sends afterwards is by weights that are as old as it stood still."""
     run = Run(start, tmp_path / "x")
     learner, actor, straggler = run.learner(), run.actor(0), run.actor(1)
-    learner.wait_for(lambda: _connected(run) == ["2"])
+    learner.wait_for(lambda: _connected(run) == ["2"], LONGEST_S)
     run.goes_on(learner, 20)
     straggler.kill(signal.SIGSTOP)
     run.goes_on(learner, 3)  # what was under way is learnt
@@ -95,7 +96,7 @@ def test_a_straggler_is_not_waited_for_and_its_lag_is_told(start: Start, tmp_pat
         return [float(row["policy_lag_max"]) for row in run.rows()[before:]]
 
     assert usual < missed, "or the others had waited"
-    learner.wait_for(lambda: max(lags()) >= missed)
+    learner.wait_for(lambda: max(lags()) >= missed, LONGEST_S)
     stop(learner, actor, straggler)
 
 
@@ -109,7 +110,7 @@ def test_of_two_learners_of_one_run_the_older_ends_with_4_and_actors_follow_the_
     if stopped:
         first.kill(signal.SIGSTOP)
     second = run.learner(hostname="node2")
-    second.wait_for(lambda: "learner 2 waits for 2 actors" in second.text)
+    second.wait_for(lambda: "learner 2 waits for 2 actors" in second.text, LONGEST_S)
     address = run.files.learner_json.read_bytes()
     other = run.actor(1, hostname="node4")
     if stopped:
@@ -118,7 +119,7 @@ def test_of_two_learners_of_one_run_the_older_ends_with_4_and_actors_follow_the_
     assert first.end() == 4, first.text
     assert "another attempt" in first.text
     assert run.files.learner_json.read_bytes() == address, "the older one took it away"
-    second.wait_for(lambda: _connected(run) == ["2"])
+    second.wait_for(lambda: _connected(run) == ["2"], LONGEST_S)
     run.goes_on(second)
     stop(second, actor, other)
     told = [int(row["epoch"]) for row in run.rows()]

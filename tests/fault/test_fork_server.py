@@ -86,7 +86,7 @@ def end(how):
         os.kill(os.getpid(), getattr(signal, how))
     if how == "child":
         if os.fork() == 0:
-            time.sleep(120)
+            time.sleep(3600)
     if how == "facts":
         print("facts", json.dumps(facts()))
     if how == "random":
@@ -106,7 +106,7 @@ def end(how):
             file.write("# another version\\n")
     if how == "sleep":
         print("pid", os.getpid(), flush=True)
-        time.sleep(120)
+        time.sleep(3600)
 
 print("forked", FORKED, flush=True)
 end(sys.argv[1])

@@ -19,18 +19,18 @@ import yaml
 from tests.unit.workflows.local.local_workflows import Document, pod, task, workflow
 from tests.waiting import PATIENCE_S, until
 
-SLEEPING = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(120)"
+SLEEPING = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(3600)"
 FAMILY = (
     "import subprocess, sys, os, time;"
-    "child = [sys.executable, '-c', 'import time; time.sleep(120)'];"
+    "child = [sys.executable, '-c', 'import time; time.sleep(3600)'];"
     "pids = [subprocess.Popen(child).pid, subprocess.Popen(child, start_new_session=True).pid, os.getpid()];"
-    "print('pids', *pids, flush=True); time.sleep(120)"
+    "print('pids', *pids, flush=True); time.sleep(3600)"
 )
-STUBBORN = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('pid', os.getpid(), flush=True); time.sleep(120)"
+STUBBORN = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('pid', os.getpid(), flush=True); time.sleep(3600)"
 SAVING = (
     "import os, signal, sys, time;"
     "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75));"
-    "print('pid', os.getpid(), flush=True); time.sleep(120)"
+    "print('pid', os.getpid(), flush=True); time.sleep(3600)"
 )
 
 
@@ -162,7 +162,7 @@ def test_hostile_yaml_is_refused(tmp_path: Path) -> None:
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=60,
         )
         assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), (
             ended.stderr
@@ -208,7 +208,7 @@ def test_an_interrupt_is_argo_stop(tmp_path: Path, numbers: list[signal.Signals]
 def test_a_second_interrupt_kills(tmp_path: Path) -> None:
     manifest = workflow(
         [task("a", "leaf")],
-        pod("leaf", STUBBORN, podSpecPatch='{"terminationGracePeriodSeconds":600}'),
+        pod("leaf", STUBBORN, podSpecPatch='{"terminationGracePeriodSeconds":3600}'),
         pod("bye"),
         onExit="bye",
     )

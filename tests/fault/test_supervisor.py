@@ -32,7 +32,7 @@ from workflows.local import run
 from workflows.local.errors import LostPod
 from workflows.local.machine import supervision
 
-ONCE = "import os, sys, time; print('pid', os.getpid(), flush=True);time.sleep(120 if sys.argv[1] == '0' else 0)"
+ONCE = "import os, sys, time; print('pid', os.getpid(), flush=True);time.sleep(3600 if sys.argv[1] == '0' else 0)"
 UNTIL = "import os, sys, time; print('pid', os.getpid(), flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
 KILLED = "the supervisor of the pods was killed"
 

@@ -20,7 +20,7 @@ from tests.learner_process import LearnerProcess
 from tests.outside import ROOT
 from tests.plain_receiver import join_request, read_address, some_unrolls, unpack_bytes
 from tests.tcp_proxy import Proxy
-from tests.waiting import until
+from tests.waiting import soon, until
 
 pytestmark = pytest.mark.slow
 ACTOR = """
@@ -54,7 +54,7 @@ def test_a_killed_learner_s_successor_is_joined(tmp_path: Path) -> None:
         weights = client.weights(None)
         assert weights is not None and weights.version == Version(1, 1)
         client.send(some_unrolls())
-        until(lambda: first.seen()["learnt"])
+        soon(lambda: first.seen()["learnt"])
         first.process.kill()
         first.process.wait()
         with LearnerProcess(tmp_path, 2) as second:
@@ -64,7 +64,7 @@ def test_a_killed_learner_s_successor_is_joined(tmp_path: Path) -> None:
             assert newer is not None and newer.version == Version(2, 1)
             assert set(newer.arrays["all"]) == {2}
             client.send(some_unrolls())
-            until(lambda: second.seen()["learnt"])
+            soon(lambda: second.seen()["learnt"])
     client.close()
 
 
@@ -105,13 +105,13 @@ def test_a_half_open_connection_is_noticed_by_both_ends(tmp_path: Path) -> None:
         client = actor(lambda: addresses[-1], keepalive_s=0.5)
         client.join(join_request())
         client.send(some_unrolls())
-        until(lambda: len(learner.seen()["learnt"]) == 1)
+        soon(lambda: len(learner.seen()["learnt"]) == 1)
         proxy.freeze()
-        until(lambda: learner.seen()["actors"] == 0)
+        soon(lambda: learner.seen()["actors"] == 0)
         addresses.append(direct)
         for _ in range(4):
             client.send(some_unrolls())
-        until(lambda: len(learner.seen()["learnt"]) == 5)
+        soon(lambda: len(learner.seen()["learnt"]) == 5)
         sequences = [sequence for _, sequence in learner.seen()["learnt"]]
         assert sequences == [1, 2, 3, 4, 5]
         client.close()
@@ -125,12 +125,12 @@ def test_what_is_sent_again_after_a_lost_acknowledgement_is_learnt_once(tmp_path
         client.join(join_request())
         learner.seen("hold")
         acks = client.send(some_unrolls())
-        until(lambda: learner.seen()["arrived"] == [[11, 1]])
+        soon(lambda: learner.seen()["arrived"] == [[11, 1]])
         proxy.cut()
         learner.seen("go")
         for _ in range(5):
             acks += client.send(some_unrolls())
-        until(lambda: len(learner.seen()["learnt"]) >= 6)
+        soon(lambda: len(learner.seen()["learnt"]) >= 6)
         assert learner.seen()["learnt"] == [[11, sequence] for sequence in range(1, 7)]
         assert {ack.sequence: ack.state for ack in acks}[1] == "duplicate"
         client.close()
@@ -145,9 +145,9 @@ def test_a_killed_actor_leaves_and_the_others_go_on(tmp_path: Path) -> None:
         assert learner.seen()["actors"] == 2
         killed.kill()
         killed.wait()
-        until(lambda: learner.seen()["actors"] == 1)
+        soon(lambda: learner.seen()["actors"] == 1)
         other.send(some_unrolls())
-        until(lambda: [11, 1] in learner.seen()["learnt"])
+        soon(lambda: [11, 1] in learner.seen()["learnt"])
         other.close()
 
 

@@ -93,7 +93,7 @@ class Lasting(Careless):
     def __init__(self, pids: str) -> None:
         super().__init__()
         threading.Thread(target=threading.Event().wait).start()
-        left = subprocess.Popen(["sleep", "60"])
+        left = subprocess.Popen(["sleep", "3600"])
         with Path(pids).open("a") as file:
             file.write(f"{left.pid}\n")
 

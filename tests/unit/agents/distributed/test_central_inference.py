@@ -24,7 +24,7 @@ from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.networks.action_distributions import NoiseRows
 from tests.local_actors import impala, learner
-from tests.waiting import until
+from tests.waiting import soon
 
 SMALL = {
     "envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1,
@@ -282,7 +282,7 @@ def test_actions_are_withheld_while_the_queue_is_full(make: Make) -> None:
 
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    until(lambda: is_held_back(one, actor))
+    soon(lambda: is_held_back(one, actor))
     before = len(steps)
     for group in (0, 1):  # an actor whose unrolls are not full is answered as ever
         other.observe(group)
@@ -310,7 +310,7 @@ def test_the_end_is_told_also_to_those_who_are_held_back(make: Make) -> None:
     actor.stream.answer = lambda actions: (seen.append(actions), actor.answers.put(actions))
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    until(lambda: is_held_back(one, actor))
+    soon(lambda: is_held_back(one, actor))
     one.exchange.end()
     thread.join(20)
     assert seen[-1].stop and seen[-1].actions is None and not thread.is_alive()

@@ -14,7 +14,7 @@ import pytest
 from agents.distributed.exchange import REMEMBERED, Exchange
 from agents.distributed.protocol import PROTOCOL, Ack, Join, Refused, Spec, Unrolls, Version
 from agents.distributed.queues import Batch, BatchQueue
-from tests.waiting import until
+from tests.waiting import soon
 
 SPECS = {"row": Spec("float32", (3,)), "state": Spec("float32", ())}
 BATCH = 4
@@ -130,7 +130,7 @@ def test_a_message_that_is_sent_again_while_the_first_waits_is_learnt_once() -> 
     for number in (1, 2):
         one.receive(7, number, message(0, count=BATCH))
     first = apart(lambda: one.receive(7, 3, message(3)))
-    until(lambda: one.state_dict()["sequences"]["7"] == 3)
+    soon(lambda: one.state_dict()["sequences"]["7"] == 3)
     assert one.receive(7, 3, message(3)).state == "duplicate"
     one.give_back(taken(one))
     first[0].join(5)
@@ -161,7 +161,7 @@ def test_what_grows_too_old_in_the_door_is_stale() -> None:
     for number in (1, 2):
         one.receive(7, number, message(count=BATCH))
     thread, answers = apart(lambda: one.receive(7, 3, message()))
-    until(lambda: one.state_dict()["sequences"]["7"] == 3)
+    soon(lambda: one.state_dict()["sequences"]["7"] == 3)
     one.publish(11, {"weight": np.ones(2)})
     one.give_back(taken(one))
     thread.join(5)
@@ -230,7 +230,7 @@ def test_the_end_is_told_to_everybody_and_nobody_waits_any_longer() -> None:
     for number in (1, 2):
         one.receive(7, number, message(count=BATCH))
     thread, answers = apart(lambda: one.receive(7, 3, message()))
-    until(lambda: one.state_dict()["sequences"]["7"] == 3)
+    soon(lambda: one.state_dict()["sequences"]["7"] == 3)
     one.end()
     thread.join(5)
     assert answers[0].stop and join(one, 8).stop

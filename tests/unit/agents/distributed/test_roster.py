@@ -12,7 +12,7 @@ import pytest
 from agents.distributed.observations import Actions, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Unrolls, Version
 from steps.training.serving import Roster
-from tests.waiting import until
+from tests.waiting import soon
 
 UNROLLS = Unrolls(
     columns={"reward": np.zeros((1, 3), np.float32)}, oldest=Version(1, 0), newest=Version(1, 2)
@@ -111,11 +111,11 @@ def test_who_is_missing_for_a_while_is_named_once(capsys: pytest.CaptureFixture[
         return said
 
     with Roster(Receiver(), range(2), say_after_s=0.05) as roster:
-        until(lambda: bool(lines()))
+        soon(lambda: bool(lines()))
         roster.join(join(0, 1))
-        until(lambda: len(lines()) == 2)
+        soon(lambda: len(lines()) == 2)
         roster.join(join(1, 2))
-        until(lambda: len(lines()) == 3)
+        soon(lambda: len(lines()) == 3)
         time.sleep(0.3)
     assert lines() == [
         "0 of 2 actors are connected; missing: 0, 1",
@@ -135,7 +135,7 @@ def test_who_comes_back_soon_is_not_named(capsys: pytest.CaptureFixture[str]) ->
 def test_of_many_the_first_twenty_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     said = list[str]()
     with Roster(Receiver(), range(512), say_after_s=0.01):
-        until(lambda: bool(said.extend(capsys.readouterr().out.splitlines()) or said))
+        soon(lambda: bool(said.extend(capsys.readouterr().out.splitlines()) or said))
     first = ", ".join(map(str, range(20)))
     assert said == [f"0 of 512 actors are connected; missing: {first} and 492 more"]
 

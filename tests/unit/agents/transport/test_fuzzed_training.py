@@ -27,7 +27,7 @@ from agents.transport.messages import pack_observations
 from agents.transport.service import Server
 from tests.hostile import ANSWERS, Hostile, hostile_calls
 from tests.local_actors import actors_of, impala, learner
-from tests.waiting import until
+from tests.waiting import soon
 
 RESOLVED = impala(
     "cartpole", envs_per_actor=3, unroll_length=5, batch_size=6, epochs=10**6, epoch_updates=2,
@@ -89,7 +89,7 @@ class Training:
 
     def check_that_learning_goes_on(self) -> None:
         before = self.trainer.updates
-        until(lambda: self.trainer.updates > before + 3 or self.ended is not None)
+        soon(lambda: self.trainer.updates > before + 3 or self.ended is not None)
         assert self.ended is None and all(thread.is_alive() for thread in self.threads)
         assert all(np.isfinite(p.detach().numpy()).all() for p in self.trainer.network.parameters())
 

@@ -37,7 +37,7 @@ from steps.training.serving import Roster
 from tests.local_actors import impala, learner
 from tests.tcp_proxy import Proxy
 from tests.unit.agents.transport.test_transport_service import moved
-from tests.waiting import until
+from tests.waiting import soon
 
 CERTIFICATE = make_certificate()
 SMALL = {
@@ -159,7 +159,7 @@ def test_a_learner_acts_for_two_actors_until_the_training_ends(
     counters, traffic = one.exchange.counters(), one.server.traffic()
     assert counters["queued"] >= 48 and not traffic.refused and traffic.messages > 80
     assert counters["refused"] == counters["duplicates"] == counters["stale"] == 0
-    until(lambda: one.server.traffic().actors == 0)
+    soon(lambda: one.server.traffic().actors == 0)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ def test_a_crowd_on_the_learner_s_machine_steps_all_its_environments_at_once(
 def test_an_actor_that_goes_is_not_waited_for(learning: Callable[..., Learning]) -> None:
     one = learning()
     living, dying = Acting(lambda: one.address), Acting(lambda: one.address)
-    until(lambda: one.server.traffic().actors == 2)
+    soon(lambda: one.server.traffic().actors == 2)
     dying.link.close()
     assert isinstance(dying.end(), Unreachable)
-    until(lambda: one.server.traffic().actors == 1)
+    soon(lambda: one.server.traffic().actors == 1)
     # The other one's connection is counted a moment before its stream begins.
-    until(lambda: len(one.trainer.central._batcher._rows) == 1)
+    soon(lambda: len(one.trainer.central._batcher._rows) == 1)
     assert len(one.learn()) == 4 and living.end() is None
 
 
@@ -203,9 +203,9 @@ def test_what_was_not_answered_is_sent_again_over_another_connection(
     one = learning()
     with Proxy(one.address.port) as proxy:
         actor = Acting(lambda: moved(one.address, port=proxy.port))
-        until(lambda: one.exchange.counters()["queued"] >= 6)  # and then it is held back
+        soon(lambda: one.exchange.counters()["queued"] >= 6)  # and then it is held back
         proxy.cut()
-        until(lambda: one.trainer.central._streams[0] == 2)
+        soon(lambda: one.trainer.central._streams[0] == 2)
         assert len(one.learn()) == 4 and actor.end() is None
     assert actor.actor._steps > 200
 
@@ -217,7 +217,7 @@ def test_another_learner_is_joined_anew(
     first = learning()
     addresses = [first.address]
     actor = Acting(lambda: addresses[-1])
-    until(lambda: first.exchange.counters()["queued"] >= 6)
+    soon(lambda: first.exchange.counters()["queued"] >= 6)
     second = learning(2)
     addresses.append(second.address)
     assert len(second.learn()) == 4 and actor.end() is None

@@ -44,7 +44,7 @@ from tests.plain_receiver import (
     unpack_bytes,
 )
 from tests.tcp_proxy import Proxy
-from tests.waiting import until
+from tests.waiting import soon
 
 CERTIFICATE = make_certificate()
 Connect = Callable[..., Client]
@@ -102,7 +102,7 @@ def test_unrolls_arrive_in_order_and_are_acknowledged(
     acks = []
     for seed in range(6):
         acks += client.send(some_unrolls(seed=seed))
-    until(lambda: len(receiver.learnt) == 6)
+    soon(lambda: len(receiver.learnt) == 6)
     assert [ack.sequence for ack in acks][:4] == [1, 2, 3, 4]
     for seed, (incarnation, sequence, unrolls) in enumerate(receiver.learnt):
         assert (incarnation, sequence) == (11, seed + 1)
@@ -174,13 +174,13 @@ def test_newer_weights_come_with_acknowledgements_to_those_who_want_them(
         asks.send(some_unrolls())
         newer = arrived(wants)
         assert newer.version == (1, update) and newer.arrays["all"].tobytes() == content
-        until(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
+        soon(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
         assert server.traffic().sent_bytes == before + len(content)
         have = newer.version
     before = server.traffic().sent_bytes
     acks = [ack for _ in range(3) for ack in wants.send(some_unrolls(have=have))]
     assert acks and wants.newer() is None and asks.newer() is None
-    until(lambda: len(receiver.learnt) == 11)
+    soon(lambda: len(receiver.learnt) == 11)
     assert server.traffic().sent_bytes == before
 
 
@@ -199,8 +199,8 @@ def test_of_several_weights_that_came_only_the_newest_are_taken(
         receiver.publish(update, bytes(100))
         for _ in range(2):  # the second one before its actor has what the first one brought
             client.send(some_unrolls(have=Version(1, 0)))
-        until(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
-    until(lambda: client._learner.connected()._pushed[-1][0] == (1, 4))
+        soon(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
+    soon(lambda: client._learner.connected()._pushed[-1][0] == (1, 4))
     assert server.traffic().sent_bytes == 4 * 100, "each version once"
     newest = client.newer()
     assert newest is not None and newest.version == (1, 4) and client.newer() is None
@@ -247,7 +247,7 @@ def test_a_lost_acknowledgement_is_asked_for_again_and_nothing_is_learnt_twice(
 
         receiver.before = cut_once
         acks = [ack for seed in range(8) for ack in client.send(some_unrolls(seed=seed))]
-        until(lambda: len(receiver.learnt) == 8)
+        soon(lambda: len(receiver.learnt) == 8)
         assert [sequence for _, sequence, _ in receiver.learnt] == list(range(1, 9))
         assert [ack.sequence for ack in acks] == list(range(1, len(acks) + 1))
         assert {ack.sequence: ack.state for ack in acks}[2] == "duplicate"
@@ -273,16 +273,16 @@ def test_a_message_that_comes_again_waits_for_the_fate_of_the_first(
         client = connect(moved(server.address, port=proxy.port))
         client.join(join_request())
         client.send(some_unrolls())
-        until(lambda: inside)
+        soon(lambda: inside)
         proxy.cut()
         sending = threading.Thread(target=lambda: [client.send(some_unrolls()) for _ in range(3)])
         sending.start()
-        until(lambda: len(receiver.joins) == 2)
+        soon(lambda: len(receiver.joins) == 2)
         time.sleep(0.2)
         assert len(inside) == 1
         gate.set()
         sending.join(20)
-        until(lambda: len(receiver.learnt) == 4)
+        soon(lambda: len(receiver.learnt) == 4)
         assert max(most) == 1 and [s for _, s, _ in receiver.learnt] == [1, 2, 3, 4]
 
 
@@ -294,15 +294,15 @@ def test_an_actor_that_comes_back_leaves_as_often_as_it_joined(
     first.join(join_request())
     second.join(join_request())
     second.send(some_unrolls())
-    until(lambda: receiver.learnt and server.traffic().actors == 1)
+    soon(lambda: receiver.learnt and server.traffic().actors == 1)
     with pytest.raises(Lost):
         first._learner._connection.answer(None)
-    until(lambda: receiver.gone == [11])
+    soon(lambda: receiver.gone == [11])
     assert server.traffic().actors == 1
     second.send(some_unrolls())
-    until(lambda: len(receiver.learnt) == 2)
+    soon(lambda: len(receiver.learnt) == 2)
     second.close()
-    until(lambda: receiver.gone == [11, 11])
+    soon(lambda: receiver.gone == [11, 11])
     assert server.traffic().actors == 0
 
 
@@ -329,7 +329,7 @@ def test_another_learner_at_the_same_address_is_joined_anew(
         addresses.append(old.address)
         client.join(join_request())
         client.send(some_unrolls())
-        until(lambda: receiver.learnt)
+        soon(lambda: receiver.learnt)
     successor = PlainReceiver(generation=2)
     with serve(successor, port=old.address.port) as new:
         assert new.address.port == old.address.port
@@ -339,7 +339,7 @@ def test_another_learner_at_the_same_address_is_joined_anew(
                 client.send(some_unrolls())
         assert client.join(join_request()).generation == 2
         client.send(some_unrolls())
-        until(lambda: successor.learnt)
+        soon(lambda: successor.learnt)
         [(_, sequence, _)] = successor.learnt
         assert sequence > 1  # the counting goes on, so that a checkpoint's record stays true
 
@@ -418,7 +418,7 @@ def test_what_one_learner_did_not_acknowledge_is_nothing_to_the_next(
         client.join(join_request())
         for _ in range(3):
             client.send(some_unrolls())
-        until(lambda: len(successor.learnt) == 3)
+        soon(lambda: len(successor.learnt) == 3)
         assert [sequence for _, sequence, _ in successor.learnt] == [3, 4, 5]
     gate.set()
 
@@ -545,7 +545,7 @@ def test_bad_experience_is_refused_and_the_service_goes_on(
             bad.send(some_unrolls())
     assert refused.value.exit_code == 3 and name in str(refused.value)
     good.send(some_unrolls())
-    until(lambda: (1, 1) in [(one, sequence) for one, sequence, _ in receiver.learnt])
+    soon(lambda: (1, 1) in [(one, sequence) for one, sequence, _ in receiver.learnt])
     assert server.traffic().refused == {reason: 1}
     assert (2, 1) not in [(one, sequence) for one, sequence, _ in receiver.learnt]
 
@@ -586,7 +586,7 @@ def test_more_actors_than_there_are_threads_for_are_turned_away(connect: Connect
             third.join(join_request(3))
         assert server.traffic().refused["actors"] >= 1
         first.close()
-        until(lambda: server.traffic().actors == 1)
+        soon(lambda: server.traffic().actors == 1)
         connect(server.address).join(join_request(4))
 
 
@@ -606,7 +606,7 @@ def test_strangers_take_neither_the_learner_s_files_nor_its_time(
         honest = connect(server.address)
         honest.join(join_request(1))
         strangers = [opened.enter_context(stranger_of(server)) for _ in range(100)]
-        until(lambda: sum(map(is_closed, strangers)) >= 100 - 2 - 8)
+        soon(lambda: sum(map(is_closed, strangers)) >= 100 - 2 - 8)
         honest.send(some_unrolls(1))
 
 
@@ -618,7 +618,7 @@ def test_a_stranger_that_says_nothing_is_closed(
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(serve(PlainReceiver(), actors=2))
         strangers = [opened.enter_context(stranger_of(server)) for _ in range(8)]
-        until(lambda: all(map(is_closed, strangers)))
+        soon(lambda: all(map(is_closed, strangers)))
         connect(server.address).join(join_request(2))
 
 
@@ -683,12 +683,12 @@ def test_a_local_socket_serves_without_tls_and_is_not_taken_over(
         client = connect(server.address)
         client.join(join_request())
         client.send(some_unrolls())
-        until(lambda: receiver.learnt)
+        soon(lambda: receiver.learnt)
         assert path.stat().st_mode & 0o777 == 0o600
         with pytest.raises(BadInput, match="another process does"):
             serve(PlainReceiver(), **local)
         client.send(some_unrolls())
-        until(lambda: len(receiver.learnt) == 2)
+        soon(lambda: len(receiver.learnt) == 2)
     with pytest.raises(BadInput, match="at most 100 bytes"):
         serve(PlainReceiver(), **(local | {"socket": f"/{'x' * 150}"}))
 

@@ -45,7 +45,7 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
             context.check_stop()
             time.sleep(0.01)
     if what == "ignore":
-        time.sleep(600)
+        time.sleep(3600)
     if what == "crash":
         os.abort()
     if what == "swept":

@@ -28,7 +28,6 @@ from steps.figures import style
 from steps.page.facts import read_facts
 from steps.page.media import DARK, Plots, on_dark_pages
 from tests import synthetic
-from tests.waiting import PATIENCE_S
 from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
 from workflows.dag.tasks import read_tasks
@@ -377,8 +376,8 @@ synthetic.status(Path({str(path)!r}), state='preempted', exit_code=75, reason='s
             sleeper.stdin.write("\n")
             sleeper.stdin.flush()
             break
-    assert reporter.wait(PATIENCE_S) == 5
-    assert sleeper.wait(PATIENCE_S) == 0
+    assert reporter.wait(report.WAIT_S / 2) == 5
+    assert sleeper.wait(report.WAIT_S / 2) == 0
     assert "saved at step 31337" in directory.report_html.read_text()
     sleeper.stdin.close()
     reporter.stdout.close()

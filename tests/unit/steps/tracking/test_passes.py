@@ -169,7 +169,7 @@ def test_it_follows_a_training_until_its_end(
     monkeypatch.setattr("steps.command.stop.StopRequest.install", lambda self: None)
     thread = threading.Thread(target=lambda: codes.append(track.main(words)))
     thread.start()
-    until(lambda: len(rows(folder)) == 3)
+    until(lambda: len(rows(folder)) == 3, longest_s=60)
     run.train_csv.write_bytes(b"".join(whole))
     synthetic.status(path)
     thread.join(60)

@@ -27,7 +27,7 @@ from steps.training import self_play_trainer
 from steps.training.recorder import Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.training_files import Saver, TrainingFiles
-from tests.waiting import until
+from tests.waiting import soon
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_resources_are_sampled_and_continued(
     path = run.resources_csv
     sampler = ResourceSampler(path, offset=0, wall_s=0.0, step=0, gpu=lambda: (50.0, 1024))
     sampler.at(100)
-    until(lambda: sampler.offset >= 150)
+    soon(lambda: sampler.offset >= 150)
     offset, wall_s = sampler.offset, sampler.wall_s
     sampler.close()
     rows = read_rows(path)
@@ -238,7 +238,7 @@ def test_what_a_topology_measures_is_in_the_table_and_in_tensorboard(
     sampler = ResourceSampler(
         path, offset=0, wall_s=0.0, step=7, gpu=None, measure=measure, events=events
     )
-    until(lambda: len(asked) >= 3)
+    soon(lambda: len(asked) >= 3)
     sampler.close()
     events.close()
     rows = read_rows(path)
