@@ -28,6 +28,10 @@ def find_chromium() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
+class Navigated(AssertionError):
+    """The page was replaced by another one before it could answer."""
+
+
 class Chromium:
     """One browser with one page; everything that the page reports is kept in `events`."""
 
@@ -77,6 +81,8 @@ class Chromium:
         while True:
             answer = self._read()
             if answer.get("id") == self._number:
+                if answer.get("error", {}).get("message") == "Inspected target navigated or closed":
+                    raise Navigated(answer)
                 assert "error" not in answer, answer
                 return answer["result"]
             self.events.append(answer)
@@ -85,6 +91,12 @@ class Chromium:
         """Load a page and wait until everything in it is loaded."""
         self.send("Page.navigate", url=address)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def reload(self) -> None:
+        """Load the page again and wait until everything in it is loaded."""
+        self.evaluate("window.isOld = true")
+        self.send("Page.reload")
+        self.until("document.readyState === 'complete' && !window.isOld")
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page, promises awaited."""
@@ -99,11 +111,17 @@ class Chromium:
         return answer["result"].get("value")
 
     def until(self, condition: str) -> None:
-        """Wait for a condition in the page, with a deadline."""
+        """Wait for a condition in the page, or in the one that replaces it, with a deadline."""
         end = time.monotonic() + DEADLINE_S
-        while not self.evaluate(f"Boolean({condition})"):
+        while not self._is_true(condition):
             assert time.monotonic() < end, f"not true within {DEADLINE_S:g} s: {condition}"
             time.sleep(0.05)
+
+    def _is_true(self, condition: str) -> bool:
+        try:
+            return bool(self.evaluate(f"Boolean({condition})"))
+        except Navigated:
+            return False
 
     def happened(self, method: str) -> list[dict[str, Any]]:
         """The parameters of every event of this name so far."""

@@ -82,8 +82,8 @@ def test_text_and_state_filter(page: Chromium) -> None:
     click(page, "[name=state][value=succeeded]")
     assert len(names(page)) == MANY // 2
     assert page.evaluate("document.getElementById('shown').textContent") == "100 of 201 shown"
-    page.evaluate("window.isOld = true; location.reload()")
-    page.until("!window.isOld && document.getElementById('shown')?.textContent")
+    page.reload()
+    page.until("document.getElementById('shown').textContent")
     assert page.evaluate("document.getElementById('shown').textContent") == "100 of 201 shown"
     click(page, "[name=state][value=succeeded]")
     assert len(names(page)) == MANY + 1
