@@ -162,7 +162,7 @@ def test_hostile_yaml_is_refused(tmp_path: Path) -> None:
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=30,
         )
         assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), (
             ended.stderr

@@ -164,7 +164,7 @@ def test_c19_sigkill_leaves_nothing_in_the_temporary_folder(
         next(line for line in process.stdout if "train started" in line)
         assert len(list(temporary.iterdir())) == 2
         process.kill()
-    until(lambda: not list(temporary.iterdir()), longest_s=60)
+    until(lambda: not list(temporary.iterdir()), longest_s=30)
 
 
 def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:

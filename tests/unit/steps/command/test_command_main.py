@@ -236,7 +236,7 @@ def test_a_step_that_does_not_look_is_ended_in_seconds(tmp_path: Path) -> None:
         asked = time.monotonic()
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75
-    assert time.monotonic() - asked < 120, "not the hour that it would sleep"
+    assert time.monotonic() - asked < 15
     assert "it did not look within 5 s" in err
     assert (status(tmp_path).state, status(tmp_path).exit_code) == ("preempted", 75)
 
